@@ -99,19 +99,23 @@ def batch(number: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def verdict(plain: nn.Module, sharded: nn.Module, error: float, goal: float) -> int:
     """Return the exit code, the same on every rank."""
-    here = sum(value.to_local().numel() for value in sharded.parameters())
+    device = next(sharded.parameters()).device
+    here = torch.tensor(sum(value.to_local().numel() for value in sharded.parameters()), device=device)
     # Gathered on rank 0, as for saving.
     whole = get_model_state_dict(sharded, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     expected = plain.state_dict()
     apart = max((float((value - expected[name].cpu()).abs().max()) for name, value in whole.items()), default=0.0)
-    results = [error, apart]
-    dist.broadcast_object_list(results)
-    parts: list[int] = [0] * dist.get_world_size()
-    dist.all_gather_object(parts, here)
+    # Tensors, as torch's collectives for objects unpickle: each rank could run code on the others.
+    results = torch.tensor([error, apart], dtype=torch.float64, device=device)
+    dist.broadcast(results, src=0)
+    parts = [torch.empty_like(here) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, here)
+    error, apart = results.tolist()
     if dist.get_rank() == 0:
-        print(f"weights on each rank: {parts}, of {sum(value.numel() for value in plain.parameters())}")
-        print(f"loss {results[0]:.4f}, the goal is {goal}; sharded and whole differ by {results[1]:.1e}")
-    return 0 if results[0] <= goal and results[1] <= TOLERANCE else 1
+        sizes = [int(part) for part in parts]
+        print(f"weights on each rank: {sizes}, of {sum(value.numel() for value in plain.parameters())}")
+        print(f"loss {error:.4f}, the goal is {goal}; sharded and whole differ by {apart:.1e}")
+    return 0 if error <= goal and apart <= TOLERANCE else 1
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -406,6 +408,7 @@ def test_an_odd_place_where_a_list_goes_on_is_one_error_or_none(url: str, clear:
         {"Docker_Content_Digest": "../../x"},
         {"Docker_Content_Digest": "sha256:é"},
         {"Retry_After": "²"},
+        {"Retry_After": "Wed, 99 Foo 99999 99:99:99 +9999"},
         {"WWW_Authenticate": "x" * 20_000},
     ],
     ids=str,
@@ -417,6 +420,34 @@ def test_odd_headers_are_one_error_or_nothing(headers: dict[str, Any], clear: Ho
         refused_or_nothing(lambda: registry.digest("one"))  # noqa: B023
         refused_or_nothing(lambda: registry.size_of(f"sha256:{OTHERS}"))  # noqa: B023
         refused_or_nothing(registry.tags)
+
+
+def test_an_upload_that_is_too_large_for_a_proxy_has_a_remedy(clear: Hostile, tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"layer")
+    clear.answer = lambda message: (
+        reply(202, Location="/put") if message.method == "POST" else reply(413, b"<html>", Content_Type="text/html")
+    )
+    blob = Blob(digest=sha256(b"layer"), size=5)
+    error = refused(registry_at(clear, None), lambda registry: registry.upload(blob, path))
+    assert "413" in error.message
+    assert "client_max_body_size" in str(error.hint)
+    assert [message.method for message in clear.messages] == ["POST", "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "most"),
+    [("7", 7, 7), ("9" * 5000, 60, 60), (40, 30, 40), (9e8, 60, 60), (-99, 0, 0)],
+    ids=["seconds", "for ever", "date", "far date", "past date"],
+)
+def test_a_wait_has_the_time_that_is_asked_for(after: str | float, least: float, most: float, clear: Hostile) -> None:
+    text = after if isinstance(after, str) else formatdate(time.time() + after, usegmt=True)
+    clear.answer = lambda _: reply(200, b'{"tags": ["one"]}') if clear.messages[1:] else reply(429, Retry_After=text)
+    waits: list[float] = []
+    transport = RegistryTransport(clear.host, sleep=waits.append)
+    assert Registry(transport, Repository(host=clear.host, path="t/x")).tags() == ("one",)
+    (wait,) = waits[1:]  # each request asks first whether to go on
+    assert least <= wait <= most
 
 
 @pytest.mark.parametrize("token", ["a\nb", "é", "", "x y", "\u2028"])

@@ -66,11 +66,12 @@ def test_a_manifest_has_no_output_and_no_file_that_git_ignores(tmp_path: Path) -
     subprocess.run(["git", "-C", tmp_path, "add", "-f", "kept.csv"], check=True)  # what git tracks it does not ignore
     command = [sys.executable, "-m", "torchbake", "job", "show", "kubernetes", "job.yaml", "--no-pin"]
     rows = []
-    for _ in range(2):
-        with (tmp_path / "x.out").open("w") as file:
+    for name in ("x.out", "x.out", "a", "job.k8s.yaml", "b"):
+        with (tmp_path / name).open("w") as file:
             subprocess.run(command, cwd=tmp_path, stdout=file, check=True)
-        rows.append((tmp_path / "x.out").read_text())
-    assert rows[0] == rows[1]
+        rows.append((tmp_path / name).read_text())
+        (tmp_path / "a").unlink(missing_ok=True)
+    assert rows == rows[:1] * 5
     (carried,) = [each for each in yaml.safe_load_all(rows[0]) if each["kind"] == "ConfigMap"]
     (mounted,) = [each for each in find(list(yaml.safe_load_all(rows[0])), "configMap") if "items" in each]
     assert len(carried["data"]) == len(mounted["items"])

@@ -122,6 +122,20 @@ def test_revisions_can_be_immutable(running: Running, request: pytest.FixtureReq
         assert (place.rolling(), place.failures()) == ({third.digest}, [])
 
 
+def test_a_registry_that_moves_no_tag_is_reported(running: Running, request: pytest.FixtureRequest) -> None:
+    with quirky(running.host, immutable=".") as proxy:
+        place = place_in(proxy, request)
+        first, second = map(place.candidate, "ab")
+        place.publish(first)
+        with pytest.raises(RegistryError, match="cannot be overwritten") as end:
+            place.publish(second)
+        assert "exclude rolling tags" in str(end.value.hint)
+        assert place.rolling() == {first.digest}
+        proxy.immutable = REVISIONS
+        assert place.publish(second).decision.action == "finish"
+        assert (place.rolling(), place.failures()) == ({second.digest}, [])
+
+
 def test_an_answer_that_is_lost_is_no_second_write(running: Running, request: pytest.FixtureRequest) -> None:
     """The registry has written the tag, and refuses the same when it is asked again."""
     with quirky(running.host, immutable=REVISIONS) as proxy:

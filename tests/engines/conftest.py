@@ -12,7 +12,7 @@ from tests.e2e.conftest import ROOMS, ROOT
 from tests.e2e.registries import registry
 from tests.engines.kinds import KINDS, Kind
 from tests.engines.running import Running, running
-from tests.engines.system import NotRunError
+from tests.engines.system import NotRunError, without_engine
 
 TOOLS = ROOT / ".torchbake/tools"
 
@@ -59,8 +59,6 @@ def engine(request: pytest.FixtureRequest, served: str, tmp_path_factory: pytest
         with running(kind, folder, TOOLS, served) as value:
             yield value
     except NotRunError as error:
-        if request.config.getoption("--engines") == "require":
-            pytest.fail(f"{kind.name}: {error}")
-        pytest.skip(f"not-run: {kind.name}: {error}")
+        without_engine(request.config, f"{kind.name}: {error}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -120,6 +120,10 @@ KINDS: Sequence[Kind] = (
         command=_dockerd(), files=_docker(_CLASSIC),
     ),
     Kind(
+        name="userns", about="Docker 26, classic store, with userns-remap", suite="trixie",
+        command=_dockerd(), files=_docker({**_CLASSIC, "userns-remap": "builder"}),
+    ),
+    Kind(
         name="rootless", about="rootless Docker 26, containerd store", suite="trixie", rootless=True,
         command=_rootless(), files=_docker(_CONTAINERD),
     ),

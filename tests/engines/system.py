@@ -5,6 +5,9 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 from tests.clusters.machine import debootstrap
 
@@ -23,6 +26,13 @@ _ADD_USER = f'chroot "$1" useradd --create-home --uid {UID} --shell /bin/bash {U
 
 class NotRunError(Exception):
     """Why an engine cannot be had on this machine."""
+
+
+def without_engine(config: pytest.Config, reason: str) -> NoReturn:
+    """End a test whose engine cannot be had: `not-run`, or a failure by `--engines require`."""
+    if config.getoption("--engines") == "require":
+        pytest.fail(reason)
+    pytest.skip(f"not-run: {reason}")
 
 
 def system(tools: Path, suite: str) -> Path:

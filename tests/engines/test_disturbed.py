@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
-from tests.engines.system import NotRunError
+from tests.engines.system import NotRunError, without_engine
 from tests.kills.engine import KilledEngine
 from tests.kills.project import Project
 from tests.kills.rounds import Good, Kill, Rounds
@@ -51,9 +51,7 @@ def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with KilledEngine(folder / "engine", ROOT / ".torchbake/tools") as engine:
             yield Rounds(project=project, engine=engine, evidence=folder / "evidence", usual={})
     except NotRunError as error:
-        if request.config.getoption("--engines") == "require":
-            pytest.fail(str(error))
-        pytest.skip(f"not-run: {error}")
+        without_engine(request.config, str(error))
     finally:
         subprocess.run(["umount", "--lazy", str(folder / "engine")], check=True)
 

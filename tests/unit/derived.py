@@ -35,7 +35,7 @@ _OPTIONS = BuildOptions(
 def derived() -> Iterator[tuple[str, str]]:
     """Locks, Dockerfiles, inputs digests, secrets and the bake file."""
     project, jobs = load_project(TOOLKIT / "matrix.yaml"), list[BuildJob]()
-    for spec in project.expansion.specs:
+    for spec in one_of_each_kind(project):
         lock = find_lock(TOOLKIT, spec)
         dockerfile = render(spec, lock)
         jobs.append(_job(project, spec, dockerfile))
@@ -47,6 +47,12 @@ def derived() -> Iterator[tuple[str, str]]:
             yield f"lock {spec.id}", sha256(format_lock(lock).encode())
     secrets = {job.spec.id: {name: Path("/s", name) for name in secret_texts(_PIP, _APT, job.spec)} for job in jobs}
     yield "bake file", sha256(json.dumps(bake_file(jobs, _OPTIONS, TOOLKIT, secrets), indent=2).encode())
+
+
+def one_of_each_kind(project: Project) -> list[Spec]:
+    """Return the first image of each kind of accelerator, base, flavor and platform."""
+    kinds = {(spec.family, spec.base.name, spec.flavor, spec.platform): spec for spec in project.expansion.specs[::-1]}
+    return [*kinds.values()]
 
 
 def order() -> list[str]:

@@ -22,6 +22,7 @@ from tests.images.entries import Entry, merge
 from tests.unit.conftest import check_golden
 from tests.unit.engines import Box, Daemon, Program
 from torchbake.core.paths import TOOLKIT
+from torchbake.engine.architecture import PLAYED_PROCESSOR
 from torchbake.engine.owner import owner_label
 from torchbake.engine.runner import OWNER
 
@@ -354,7 +355,9 @@ def test_checks_of_another_architecture_need_an_emulator(emulator: bool) -> None
             with pytest.raises(NotRunnableError, match="linux/arm64"):
                 attempt()
         with containers.created("sleep"):  # its files can be read
-            assert [box.options["platform"] for box in daemon.boxes.values()] == ["linux/arm64"]
+            (box,) = daemon.boxes.values()
+            assert box.options["platform"] == "linux/arm64"
+            assert box.options["environment"]["QEMU_CPU"] == PLAYED_PROCESSOR["linux/arm64"]
 
 
 def daemon_with(program: Program) -> Daemon:

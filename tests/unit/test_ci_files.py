@@ -242,6 +242,8 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     assert len(installed) == 12
     (one,) = set(installed)
     assert re.fullmatch(r"nox==[\d.]+", one)
+    # The pipelines of `init` install torchbake[nox].
+    assert PYPROJECT["project"]["optional-dependencies"]["nox"] == [one]
 
 
 def test_no_expression_is_written_into_a_command() -> None:

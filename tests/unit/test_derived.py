@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.derived import derived, order
+from tests.unit.derived import derived, one_of_each_kind, order
 from torchbake.matrix.project import Project
 
 Run = Callable[..., list[str]]
@@ -26,6 +26,6 @@ def test_two_processes_derive_the_same_bytes(other: dict[str, Any], project: Pro
     assert other["order"] != order(), "both processes order their sets alike: this would prove nothing"
     assert {name for name, _ in other["derived"]} >= {
         "bake file",
-        *(f"{what} {spec.id}" for spec in project.expansion.specs for what in ("dockerfile", "inputs", "tags")),
+        *(f"{what} {spec.id}" for spec in one_of_each_kind(project) for what in ("dockerfile", "inputs", "tags")),
     }
     assert other["derived"] == [list(pair) for pair in derived()]

@@ -19,7 +19,7 @@ from packaging.version import Version
 from tests.rooms import rooms_of_tests
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
-from tests.unit.syntax import statements
+from tests.unit.syntax import outline_of
 from torchbake import environment
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
@@ -57,10 +57,9 @@ MODULES = [path for folder in FOLDERS for path in programs(folder)]
 def functions(folder: str) -> dict[str, int]:
     """The lines of every function below a folder, by where it stands."""
     return {
-        f"{path.relative_to(TOOLKIT)}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        f"{path.relative_to(TOOLKIT)}:{line} {name}": lines
         for path in programs(folder)
-        for node in statements(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line, name, lines in outline_of(path).functions
     }
 
 
@@ -207,5 +206,6 @@ def test_nothing_unpickles_what_another_process_sent() -> None:
         r"|\b(all_gather|broadcast|scatter|gather|send|recv)_object(_list)?\("
         r"|\btorch\.load\((?![^\n]*weights_only=True)"
     )
-    texts = {path: path.read_text() for folder in ("entrypoints", "torchbake") for path in programs(folder)}
+    texts = {path: path.read_text() for folder in (*FOLDERS, "examples") for path in programs(folder)}
+    texts |= {path: path.read_text() for path in (TOOLKIT / "docs").rglob("*.md")}  # people copy from both
     assert [str(path) for path, text in texts.items() if forbidden.search(text)] == []

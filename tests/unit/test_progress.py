@@ -48,7 +48,7 @@ def test_a_bootstrap_is_visible(run: Callable[..., Any], monkeypatch: pytest.Mon
         raise BaseError("no mirror")
 
     monkeypatch.setattr(base_command, "read_apt_config", AptConfig)
-    monkeypatch.setattr(bootstrap, "can_bootstrap", lambda: True)
+    monkeypatch.setattr(bootstrap, "bootstrap_problem", lambda: None)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/mmdebstrap")
     monkeypatch.setattr(bootstrap, "_command", lambda *_: [])
     monkeypatch.setattr(bootstrap, "_run", slow)

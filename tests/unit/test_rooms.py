@@ -1,11 +1,10 @@
 """The rooms of the toolkit: the map in docs/internals/architecture.md is complete, and imports go up in it alone."""
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.unit.syntax import statements
+from tests.unit.syntax import outline_of
 from torchbake.core.paths import TOOLKIT
 
 TORCHBAKE = TOOLKIT / "torchbake"
@@ -25,21 +24,14 @@ def room_of(path: Path) -> str:
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
     """Find the imports of the toolkit in a module, also inside functions: the line and the room."""
-    for node in statements(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-            dotted = [f"{node.module}.{name.name}" for name in node.names]
-        elif isinstance(node, ast.Import):
-            dotted = [name.name for name in node.names]
-        else:
-            continue
-        for name in dotted:
-            parts = name.split(".")
-            room = parts[1] if parts[0] == "torchbake" and len(parts) > 1 else ""
-            if (TORCHBAKE / room).is_dir() and room:
-                yield node.lineno, room
-            elif (TORCHBAKE / f"{room}.py").exists() and room:
-                yield node.lineno, f"{room}.py"
+    for line, name in outline_of(path).imports:
+        assert not name.startswith("."), f"{path}:{line}: a relative import"
+        parts = name.split(".")
+        room = parts[1] if parts[0] == "torchbake" and len(parts) > 1 else ""
+        if (TORCHBAKE / room).is_dir() and room:
+            yield line, room
+        elif (TORCHBAKE / f"{room}.py").exists() and room:
+            yield line, f"{room}.py"
 
 
 def test_the_map_has_every_room_and_no_other() -> None:

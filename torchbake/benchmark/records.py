@@ -18,8 +18,8 @@ from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.outcome import BenchResult, ResultPart, Series
 from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import write_text
+from torchbake.core.foreign_folder import open_file
 from torchbake.core.json_text import NotJsonError, read_object
-from torchbake.core.ownership import check_links
 from torchbake.errors import BenchmarkError
 
 
@@ -83,10 +83,8 @@ class Records:
 
     def add(self, record: RunRecord) -> None:
         """Append a record. Raise OSError."""
-        check_links(self.path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         line = record.model_dump_json() + "\n"
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         with os.fdopen(handle, "rb+") as file:
             torn = file.seek(0, os.SEEK_END) > 0 and os.pread(handle, 1, file.tell() - 1) != b"\n"
             file.write(("\n" if torn else "").encode() + line.encode())

@@ -1,6 +1,7 @@
 """Bootstrap bases by mmdebstrap from packages of Debian or Ubuntu: reproducible for each state of the mirror."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from torchbake.core.cause import cause_of
 from torchbake.core.files import link_or_copy
 from torchbake.core.machine import host_platform
 from torchbake.core.paths import TOOLKIT
-from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
+from torchbake.engine.capability import bootstrap_problem
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_archives import UBUNTU_KEYS, archive_of
@@ -52,8 +53,8 @@ def bootstrap(
     if not runs(spec.platform):
         problem = no_emulation(spec.platform)
         raise BaseError(f"{spec.id}: cannot be bootstrapped: {problem.reason}", hint=problem.remedy)
-    if not can_bootstrap():
-        raise BaseError(f"{spec.id}: {NO_UIDMAP.reason}", hint=NO_UIDMAP.remedy)
+    if for_user := bootstrap_problem():
+        raise BaseError(f"{spec.id}: {for_user.reason}", hint=for_user.remedy)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
@@ -84,6 +85,8 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     command = [
         "mmdebstrap",
         "--variant=minbase",
+        # By itself it would take fakechroot for a user, where the kernel gives no namespace.
+        *(["--mode=unshare"] if os.geteuid() else []),
         *_architecture(spec),
         f"--aptopt={configuration}",
         *_keyring(spec, folder),

@@ -50,8 +50,17 @@ class Buildah:
 
     @cached_property
     def version(self) -> str:
-        """The version of the program, or of the engine if it builds."""
-        return self.engine_version or run([self.program, "--version"], self.environment)[1].partition(" version ")[2]
+        """The version of the program, or of the engine if it builds. Raises EngineError."""
+        if self.engine_version:
+            return self.engine_version
+        code, output, errors = run([self.program, "--version"], self.environment)
+        version = output.partition(" version ")[2].strip()
+        if code or not version:
+            raise EngineError(
+                f"{self.program} --version fails: {last_line(errors or output)}",
+                hint=f"Repair {shutil.which(self.program)}; as root: apt-get install --reinstall {self.program}",
+            )
+        return version
 
     @property
     def environment(self) -> dict[str, str]:

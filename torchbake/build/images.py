@@ -65,6 +65,10 @@ class ImageBuild:
     engine: Engine | None
     fetch: FetchLayer = fetch_none
 
+    def check(self) -> None:
+        """Check that the executor can build here. Raises EngineError."""
+        _ = self._backend
+
     def run(self, specs: Sequence[Spec]) -> list[BuildResult]:
         """Build images, and return the results in their order. Raises an error only if it ends the whole build."""
         store = self._backend.store  # first: without an executor nothing is locked or bootstrapped

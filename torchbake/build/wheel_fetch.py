@@ -20,7 +20,14 @@ from torchbake.core.files import replacing
 from torchbake.core.machine import host_platform
 from torchbake.core.memory import spare_memory
 from torchbake.errors import BuildError
-from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
+from torchbake.hostconfig.http_session import (
+    PATIENCE,
+    index_pages,
+    index_session,
+    links_with_login,
+    pieces_of_file,
+    size_of_file,
+)
 from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, without_login, without_logins
 from torchbake.lock.lockfile import Pin
@@ -125,7 +132,7 @@ def _download(
         try:
             with index_session(pip) as session, session.get(archive.url, stream=True, timeout=PATIENCE) as answer:
                 answer.raise_for_status()
-                return _write(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
+                return _write(pieces_of_file(answer, archive.name), new_file(size_of_file(answer)), stopping)
         except (requests.RequestException, OSError) as error:
             reason = without_logins(str(error))
     raise BuildError(f"{archive.name} cannot be fetched: {reason}.")
@@ -187,9 +194,9 @@ def _fitting(page: str, own: str, pin: Pin, python: str, platform: str) -> Itera
             yield rank, WheelArchive(hashes=(digest,) if digest else pin.hashes, url=url)
 
 
-def _write(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
+def _write(pieces: Iterable[bytes], file: IO[bytes], stopping: threading.Event) -> str:
     digest = hashlib.sha256()
-    for data in answer.iter_content(CHUNK):
+    for data in pieces:
         if stopping.is_set():
             raise KeyboardInterrupt
         digest.update(data)

@@ -1,6 +1,7 @@
 """Run of the image checks: one pytest process for each image, several in parallel, each with a verdict."""
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from torchbake.checks.reports import file_name
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results, tally
 from torchbake.checks.waivers import waive
-from torchbake.core.ownership import check_links
+from torchbake.core.foreign_folder import open_file
 from torchbake.core.parallel import run_all
 from torchbake.core.signals import signal_group, signal_name
 from torchbake.ui import console
@@ -132,9 +133,8 @@ class Suite:
         _end(running)
 
     def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> SuiteEnd:
-        check_links(log)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
+        handle = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(handle, "wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
             process, late = self._start(command, writing.fileno()), False
             deadline = time.monotonic() + self._options.timeout
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchbake.build.project_files import own_inputs
 from torchbake.checks.verdict import Verdict
-from torchbake.core.digest import digest
+from torchbake.core.digest import PartialDigest, digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.lock.image_lock import lock_text
 from torchbake.lock.project_content import project_sources
@@ -26,7 +26,7 @@ def suite_digest(project: Project, spec: Spec | None, options: Iterable[str], *,
 
     Without a row (``spec`` is None) the matrix promises nothing, and is not part of the digest.
     """
-    return digest((*suite_files(toolkit), *_promises(project, spec), *options))
+    return _suite(toolkit).digest((*_promises(project, spec), *options))
 
 
 def promise_digest(project: Project, spec: Spec) -> str:
@@ -57,9 +57,14 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
 
 
 @cache
-def suite_files(root: Path) -> tuple[str, ...]:
-    """Return the name and content of each file of the suite, sorted by name."""
-    return tuple(f"{name}\n{_content(path)}" for name, path in sorted(_walk(root)))
+def _suite(root: Path) -> PartialDigest:
+    """Hash the files of the suite once for all images: they have some megabytes."""
+    return PartialDigest(suite_files(root))
+
+
+def suite_files(root: Path) -> Iterator[str]:
+    """Yield the name and content of each file of the suite, sorted by name."""
+    return (f"{name}\n{_content(path)}" for name, path in sorted(_walk(root)))
 
 
 def _walk(root: Path) -> Iterator[tuple[str, Path]]:

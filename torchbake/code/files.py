@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +14,11 @@ from torchbake.matrix.dockerignore import DockerIgnore, read_ignore
 
 # Output of a launcher, or of a shell that redirects `job show`.
 _OUTPUT = DockerIgnore(lines=("**/*.out", "**/*.err", "**/*.log"))
+# A manifest of `job show` for Kubernetes holds the job's files, so the next one would hold all of them twice.
+_MANIFEST = re.compile(
+    r"(#.*\n)*apiVersion: v1\nkind: ConfigMap\n(.*\n){0,9} +app\.kubernetes\.io/managed-by: torchbake\n"
+)
+_MOST_OF_HEAD = 4096  # characters of a file that are compared with a manifest
 # Programs may have a name such as `auth.py`. A secret in their text is still an error.
 _PROGRAMS = (".py", ".sh")
 # Bytes of a file that is searched for secrets: keys and settings are small, data and weights are not.
@@ -69,10 +75,13 @@ def unused_patterns(patterns: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def ignored_files(folder: Path, names: Sequence[str], leave_out: Path | None = None) -> set[str]:
-    """Return the files that .dockerignore and git ignore, output, and the file ``leave_out``. Raises UsageError."""
+    """Return the files that .dockerignore and git ignore, output, and the file ``leave_out``. Raises UsageError.
+
+    Output is also the file to which this process's stdout goes, and an earlier manifest for Kubernetes.
+    """
     docker = read_ignore(folder)
     ignored = {name for name in names if docker.leaves_out(name) or _OUTPUT.leaves_out(name)}
-    ignored |= {name for name in names if folder / name == leave_out}
+    ignored |= {name for name in names if folder / name == leave_out or _is_own_output(folder / name)}
     if not names or not is_below_git(folder):
         return ignored
     # "./": git reads a path that begins with a colon as a pathspec with magic
@@ -84,6 +93,21 @@ def ignored_files(folder: Path, names: Sequence[str], leave_out: Path | None = N
     if process.returncode not in (0, 1):
         raise git_failure(process, folder)
     return ignored | {os.fsdecode(name).removeprefix("./") for name in process.stdout.split(b"\0")}
+
+
+def _is_own_output(path: Path) -> bool:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or path.is_symlink():
+            return False
+        if os.path.samestat(status, os.fstat(1)):
+            return True
+        if path.suffix not in (".yaml", ".yml"):
+            return False
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return _MANIFEST.match(file.read(_MOST_OF_HEAD)) is not None
+    except OSError:  # the reader of the file names the reason
+        return False
 
 
 def secret_reason(name: str, data: bytes, include: Collection[str]) -> str:

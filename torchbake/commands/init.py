@@ -44,6 +44,7 @@ EXAMPLES = (
 _PROJECT = "a project's image"
 _OF_KEYS = {"repository": "--repository", "registry": "--registry", "rows": "--torch"}  # options by keys of a matrix
 _TEMPLATES = TOOLKIT / "templates/init"
+_LF = re.compile(r"^\*\s(?:.*\s)?eol=lf\b", re.MULTILINE)  # git's rule that every text file has LF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,8 @@ def run(args: Arguments) -> int:
         console.say(f"next: {Command('lock build' if args.project else 'build', 'all')}")
         if settings := _ci_settings(args):
             console.say(f"next: set in the CI: {settings}")
+        if args.ci == "github" and (release := tag(version())):
+            console.say(f"next: pin the called workflows by the commit of {release}: {Command('help', 'ci')}")
         console.say("This writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
 
@@ -226,12 +229,17 @@ def _write(path: Path, text: str, *, dry_run: bool) -> None:
 
 
 def _tell_lacking(path: Path, text: str) -> None:
-    """Name the lines that an existing .gitignore lacks: without them, gigabytes of state would be committed."""
-    if path.name == ".gitignore" and path.is_file():
-        there = set(path.read_text(encoding="utf-8", errors="replace").split())
-        missing = [line for line in text.split() if line not in there]
+    """Name the lines that an existing file for git lacks: gigabytes of state, or files with CRLF would be committed."""
+    if path.name not in (".gitignore", ".gitattributes") or not path.is_file():
+        return
+    there = path.read_text(encoding="utf-8", errors="replace")
+    if path.name == ".gitignore":
+        missing = [line for line in text.split() if line not in there.split()]
         if missing:
             console.say(f"next: add to {path}: {' '.join(missing)}")
+    elif not _LF.search(there):
+        rule = next(line for line in text.splitlines() if _LF.match(line))
+        console.say(f"next: add as the first line of {path}: {rule}")
 
 
 def _choices(args: Arguments) -> list[Choice]:

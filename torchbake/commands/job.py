@@ -190,7 +190,7 @@ def _with_code(args: Arguments, task: Task, target: Target, *, push: bool, how: 
         registry_of=lambda repository: registry_of(repository, plain_http=args.plain_http),
         today=datetime.now(UTC).date(),
         to=args.code_to,
-        split=target.NAME == slurm.NAME and slurm.mounts_code(task.job),
+        split=target.NAME == slurm.NAME and task.job.slurm.runtime == "apptainer",  # which mounts the code
     )
     return push_code_of(task, task.code, pushing) if push else name_code_of(task, task.code, pushing, how)
 

@@ -13,12 +13,11 @@ from typing import Any, Literal
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.machine import host_platform
-from torchbake.engine import emulation
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import MatrixError, SetupError
 from torchbake.matrix.spec import Spec
-from torchbake.setup import dockerd, leftovers, probe
+from torchbake.setup import binfmt, dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
     Install,
@@ -276,9 +275,9 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 def _register(platforms: Sequence[str]) -> None:
     """Let the kernel start programs of other platforms. Raises SetupError."""
     try:
-        emulation.mount()
+        binfmt.mount()
         for platform in platforms:
-            emulation.register(platform)
+            binfmt.register(platform)
     except OSError as error:
         raise SetupError(
             f"qemu cannot be registered in the kernel: {error}",

@@ -23,7 +23,7 @@ from torchbake.core.signals import interruptible
 from torchbake.debian.lockfile import debian_lock_path, format_debian_lock
 from torchbake.engine.client import connect
 from torchbake.engine.image import EngineImage
-from torchbake.errors import EngineError, LockError, UsageError
+from torchbake.errors import LockError, UsageError
 from torchbake.lock.image_lock import format_checked, lock_path
 from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
@@ -103,14 +103,15 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     feeds = feeds_of_option(args.advisories) if args.only != "wheels" else Feeds()
     with interruptible():
+        build = None if args.dry_run or args.no_build else _build_of(project, args.jobs)
         findings = _find(args, project, selection.specs, feeds)
         changed = [spec for spec in selection.specs if findings.changed(spec)]
         results, unbuilt = list[BuildResult](), list[str]()
         if not args.dry_run:
             write_texts(findings.files(project))
-        if not args.dry_run and not args.no_build:
-            unbuilt = _unbuilt(project, [one for one in selection.specs if not findings.changed(one)])
-            results = _build(project, changed, args.jobs)
+        if build:
+            unbuilt = _unbuilt(build, [one for one in selection.specs if not findings.changed(one)])
+            results = build.run(changed) if changed else []
     debian, wheels = findings.debian_changes, findings.wheel_changes
     if args.summary:
         write_text(args.summary, text_of(debian, wheels, findings.withdrawn))
@@ -158,19 +159,18 @@ def _find(args: Arguments, project: Project, specs: Sequence[Spec], feeds: Feeds
     return _Findings(debian=debian, fixed=fixed, wheels=wheels)
 
 
-def _build(project: Project, specs: Sequence[Spec], jobs: int) -> list[BuildResult]:
-    if not specs:
-        return []
-    return ImageBuild(project=project, request=BuildRequest(jobs=jobs), engine=connect()).run(specs)
+def _build_of(project: Project, jobs: int) -> ImageBuild:
+    """Return the build of the changed images. Raises EngineError, before any lock is renewed, if none can be built."""
+    build = ImageBuild(project=project, request=BuildRequest(jobs=jobs), engine=connect())
+    build.check()
+    return build
 
 
-def _unbuilt(project: Project, specs: Sequence[Spec]) -> list[str]:
+def _unbuilt(build: ImageBuild, specs: Sequence[Spec]) -> list[str]:
     """Return the ids of images in the engine that are not of today's files, such as after a build that failed."""
-    try:
-        refs = {spec.id: ref_of(spec, project.tags[spec.id]) for spec in specs}
-        images = connect().tagged_images(refs.values())
-    except EngineError:
-        return []  # wheels are renewed without an engine
+    project = build.project
+    refs = {spec.id: ref_of(spec, project.tags[spec.id]) for spec in specs}
+    images = build.engine.tagged_images(refs.values()) if build.engine else {}
     preparation = ImagePreparation.to_ask(project, console.say)
     platforms = Platforms(project=project, preparation=preparation)
 

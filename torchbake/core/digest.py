@@ -9,11 +9,27 @@ from typing import Any
 
 def digest(parts: Iterable[str]) -> str:
     """Return the SHA-256 over texts. Each has its length before it, so that no two lists have one digest."""
-    total = hashlib.sha256()
+    return PartialDigest().digest(parts)
+
+
+class PartialDigest:
+    """Texts that are hashed once, as the beginning of several digests."""
+
+    def __init__(self, parts: Iterable[str] = ()) -> None:
+        self._sha256 = hashlib.sha256()
+        _add(self._sha256, parts)
+
+    def digest(self, more: Iterable[str]) -> str:
+        """Return the digest over these texts and ``more``."""
+        total = self._sha256.copy()
+        _add(total, more)
+        return f"sha256:{total.hexdigest()}"
+
+
+def _add(total: "hashlib._Hash", parts: Iterable[str]) -> None:
     for part in parts:
         data = part.encode()
         total.update(len(data).to_bytes(8, "big") + data)
-    return f"sha256:{total.hexdigest()}"
 
 
 def file_digest(path: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from torchbake.core.foreign_folder import is_foreign, replacing_in_foreign
 from torchbake.core.ownership import check_links
 
 _MODE = 0o644  # of a new file; an existing file keeps its mode
@@ -51,6 +52,10 @@ def replacing(path: Path) -> Iterator[Path]:
     Of a link the target is replaced; a link of another user raises PermissionError. A device, a FIFO and /dev/stdout
     cannot be replaced: the content is appended to them, as by the shell's `>>`.
     """
+    if is_foreign(path) and not _OPEN_ALREADY.match(str(path)):
+        with replacing_in_foreign(path, _MODE) as temporary:
+            yield temporary
+        return
     check_links(path)
     status = path.stat() if path.exists() else None
     if status and (not stat.S_ISREG(status.st_mode) or _OPEN_ALREADY.match(str(path))):

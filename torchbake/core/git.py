@@ -5,34 +5,38 @@ import subprocess
 from pathlib import Path
 
 from torchbake.core.plain_text import last_line
+from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import UsageError
 
-# Variables of a hook or a shell that name another repository than the folder's, as `git rev-parse --local-env-vars`
-# lists them. GIT_CONFIG_COUNT is there too, but is how a CI job sets safe.directory.
-_ANOTHER_REPOSITORY = {
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"),
-    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
-}
 _NO_REPOSITORY = b"not a git repository"
+# A clone can contain a folder that git takes for a bare repository, and git runs programs that a repository's
+# configuration names. Known since git 2.38; older versions ignore the first setting.
+_SAFE = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false")
 
 
 def run_git(
     folder: Path, *words: str, stdin: bytes = b"", limit: float | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run git in a folder. Raises UsageError if git refuses the folder because somebody else owns it.
+    """Run git in a folder. Raises UsageError if git refuses its repository: somebody else owns it, or it is damaged.
 
     Raises also FileNotFoundError if git is not installed, and subprocess.TimeoutExpired after ``limit`` seconds.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
+    # Without optional locks no hook runs after `status`, and root leaves no index that its owner cannot write.
+    own = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    environment = {**inherited_variables("git", os.environ), **own}
     process = subprocess.run(
-        ["git", "-C", str(folder), *words],
-        env={**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        ["git", *_SAFE, "-C", str(folder), *words], env=environment,
         input=stdin, capture_output=True, timeout=limit, check=False,
     )  # fmt: skip
     errors = process.stderr.decode(errors="replace").splitlines()
     advice = [line.strip() for line in errors if "safe.directory" in line]
     if process.returncode and advice:
         raise UsageError(f"git refuses to read {folder}: {errors[0]}", hint=f"If you trust it: {advice[0]}")
+    if is_no_repository(process) and (lost := _git_of(folder)):
+        raise UsageError(
+            f"git finds no repository at {lost}: {errors[0]}",
+            hint=f"Repair it (a worktree that was moved: git worktree repair); or remove {lost}, if it is none.",
+        )
     return process
 
 
@@ -53,6 +57,17 @@ def is_below_git(folder: Path) -> bool:
     return any((each / ".git").exists() for each in (folder, *folder.parents))
 
 
+def _git_of(folder: Path) -> Path | None:
+    """Return the `.git` that git should read: of the folder, or of a parent on the same file system."""
+    folder = folder.absolute()
+    for each in (folder, *folder.parents):
+        if not each.exists() or each.stat().st_dev != folder.stat().st_dev:
+            return None
+        if (each / ".git").exists():
+            return each / ".git"
+    return None
+
+
 def is_no_repository(process: "subprocess.CompletedProcess[bytes]") -> bool:
     """Return whether git failed because the folder is in no repository."""
     return bool(process.returncode) and _NO_REPOSITORY in process.stderr
@@ -69,4 +84,8 @@ def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
 def git_failure(process: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
     """Return the error for a failed git command, with git's last message."""
     message = last_line(process.stderr.decode(errors="replace"), nothing=f"it ended with {process.returncode}")
-    return UsageError(f"git {process.args[3]} fails in {folder}: {message}", hint="Repair the repository: git fsck")
+    command = process.args[process.args.index("-C") + 2]
+    hint = "Repair the repository: git fsck"
+    if "safe.bareRepository" in message:
+        hint = f"Remove HEAD, objects and refs from {folder}, unless you need them there."
+    return UsageError(f"git {command} fails in {folder}: {message}", hint=hint)

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_LINKS = 40  # on one path, as in the kernel
+MOST_LINKS = 40  # on one path, as in the kernel
 
 
 def check_links(path: Path) -> None:
@@ -71,7 +71,7 @@ def _existing(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         yield here, status
         if stat.S_ISLNK(status.st_mode):
             links += 1
-            if links > _LINKS:
+            if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             left += reversed(here.readlink().parts)
             here = here.parent

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 ToolName: TypeAlias = Literal[
-    "uv", "pip", "docker", "buildah", "cosign", "ansible", "mmdebstrap", "apt", "pytest", "python"
+    "uv", "pip", "git", "docker", "buildah", "cosign", "ansible", "mmdebstrap", "apt", "pytest", "python"
 ]  # fmt: skip
 
 # Folders of programs, homes and temporary files; terminal and language; proxies, certificates, agents and keyrings.
@@ -78,6 +78,16 @@ _TOOLS: Mapping[ToolName, _Tool] = {
             PIP_RESUME_RETRIES PIP_KEYRING_PROVIDER PIP_USE_FEATURE PIP_USE_DEPRECATED PIP_NO_INPUT PIP_NO_COLOR
             PIP_QUIET PIP_VERBOSE PIP_LOG PIP_PROGRESS_BAR PIP_DISABLE_PIP_VERSION_CHECK PIP_ROOT_USER_ACTION""",
         reported="PIP_* VIRTUALENV_* " + _CHANGES_ALL + " " + _CHANGES_PYTHON,
+    ),
+    # Settings, such as safe.directory of a CI job, logins and the network. GIT_DIR of a hook names another repository,
+    # and GIT_CEILING_DIRECTORIES hides the folder's own. Source: https://git-scm.com/docs/git#_environment_variables
+    "git": _Tool(
+        allowed=_HOST
+        + _CREDENTIALS
+        + """
+            GIT_CONFIG_* GIT_EXEC_PATH GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_ASKPASS SSH_ASKPASS SSH_ASKPASS_REQUIRE
+            GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_* GIT_HTTP_* GIT_PROXY_* GIT_ALLOW_PROTOCOL GCM_*""",
+        reported="GIT_* " + _CHANGES_ALL,
     ),
     "docker": _Tool(
         allowed=_HOST + _CREDENTIALS + _DOCKER,

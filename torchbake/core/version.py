@@ -14,7 +14,7 @@ def version() -> str:
     """Return the version by PEP 440: of the installed package, or ``0+gCOMMIT`` of a checkout.
 
     A checkout's `_version.py` is as old as its last build, so it is not read. Raises UsageError if git refuses the
-    checkout.
+    checkout, or finds no repository at its `.git`.
     """
     if not CHECKOUT:
         return str(__version__)

@@ -8,6 +8,10 @@ from torchbake.errors import EngineError
 
 NO_FORMAT = "exec format error"  # what the kernel says about a program of another architecture
 
+# The processor that qemu plays in containers. It exists, and its vectors have 128 bits as those of GH200, GB200 and DGX
+# Spark. With qemu's own choice, vectors of 256 bits or more, torch.compile writes code that crashes Debian 12's g++.
+PLAYED_PROCESSOR = {"linux/arm64": "neoverse-n2"}
+
 
 def foreign_platform(engine: Engine, image: str) -> str:
     """Return the platform of an image that the engine's machine cannot run by itself, such as ``linux/arm64``.

@@ -1,14 +1,16 @@
-"""Capabilities of an engine, and needs of commands. Pure, except `can_bootstrap`.
+"""Capabilities of an engine, and needs of commands. Pure, except `bootstrap_problem`.
 
 A command that cannot begin shows the same message as `setup --check`.
 """
 
 import os
+import pwd
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from torchbake.core.problem import Problem
@@ -40,7 +42,7 @@ class Need(Enum):
 class Capabilities:
     """The properties of an engine and of this machine's docker command, whose path is ``docker``.
 
-    ``bootstraps`` is True if this user can bootstrap a base here.
+    ``no_bootstrap`` is the reason why this user cannot bootstrap a base here.
     """
 
     address: Address
@@ -53,7 +55,7 @@ class Capabilities:
     docker: str | None = None
     buildx: str | None = None
     buildx_path: str | None = None
-    bootstraps: bool = True
+    no_bootstrap: Problem | None = None
 
     @property
     def podman(self) -> bool:
@@ -82,8 +84,9 @@ class Capabilities:
 
 
 def capabilities_of(
-    address: Address, info: Mapping[str, Any], version: Mapping[str, Any], cli: DockerCli, *, bootstraps: bool
-) -> Capabilities:
+    address: Address, info: Mapping[str, Any], version: Mapping[str, Any], cli: DockerCli, *,
+    no_bootstrap: Problem | None,
+) -> Capabilities:  # fmt: skip
     """Return an engine's capabilities by its answers to `info` and `version`, of the API or of the docker command."""
     podman = is_podman(version)
     return Capabilities(
@@ -97,7 +100,7 @@ def capabilities_of(
         docker=cli.path,
         buildx=cli.buildx,
         buildx_path=cli.buildx_path,
-        bootstraps=bootstraps,
+        no_bootstrap=no_bootstrap,
     )
 
 
@@ -127,7 +130,7 @@ def problems(capabilities: Capabilities, need: Need) -> list[Problem]:
         case Need.BUILD:
             return list(_against_builds(capabilities))
         case Need.BOOTSTRAP:
-            return [] if capabilities.bootstraps else [NO_UIDMAP]
+            return [capabilities.no_bootstrap] if capabilities.no_bootstrap else []
         case Need.CONTENT:
             return [_no_content(capabilities)] if capabilities.podman else []
 
@@ -138,14 +141,41 @@ def require(capabilities: Capabilities, need: Need) -> None:
         raise EngineError(problem.reason, hint=problem.remedy)
 
 
-def can_bootstrap() -> bool:
-    """Return whether this user can unpack files with their owners: as root, or by the commands of uidmap."""
-    return os.geteuid() == 0 or all(map(shutil.which, ("newuidmap", "newgidmap")))
+def bootstrap_problem(etc: Path = Path("/etc")) -> Problem | None:
+    """Return why this user cannot unpack files with their owners; None for root.
+
+    Other users need a namespace with more than one uid: the commands of uidmap, and a range of uids and of gids.
+    """
+    if os.geteuid() == 0:
+        return None
+    if not all(map(shutil.which, ("newuidmap", "newgidmap"))):
+        return NO_UIDMAP
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    missing = [path for path in (etc / "subuid", etc / "subgid") if not _has_range(path, user)]
+    return _no_range(user, missing) if missing else None
 
 
+def _has_range(path: Path, user: str) -> bool:
+    try:
+        return any(line.startswith(f"{user}:") for line in path.read_text(errors="replace").splitlines())
+    except OSError:
+        return False
+
+
+def _no_range(user: str, missing: Iterable[Path]) -> Problem:
+    return Problem(
+        reason=f"This user cannot bootstrap bases: no line for {user} in {' and '.join(map(str, missing))}.",
+        remedy=f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}, as root; {_OR_A_REGISTRY}",
+    )
+
+
+_OR_A_REGISTRY = "or make a registry with the base's image reachable."
 NO_UIDMAP = Problem(
     reason="This user cannot bootstrap bases: newuidmap and newgidmap are not installed.",
-    remedy="apt-get install uidmap, as root; or make a registry with the base's image reachable.",
+    remedy=f"apt-get install uidmap, as root; {_OR_A_REGISTRY}",
 )
 
 

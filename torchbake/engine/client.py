@@ -22,7 +22,7 @@ from torchbake.engine.address import Address, engine_address
 from torchbake.engine.capability import Capabilities, capabilities_of, has_containerd_store, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
 from torchbake.engine.image import EngineImage, by_tag, of_inspection, short_name
-from torchbake.engine.sdk import sdk_client
+from torchbake.engine.sdk import sdk_client, ssh_error
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import Manifest
 from torchbake.ui.command import Command
@@ -92,8 +92,8 @@ class Engine:
     @cached_property
     def capabilities(self) -> Capabilities:
         """The capabilities of the engine and of the docker command; requested once."""
-        bootstraps = capability.can_bootstrap()
-        return capabilities_of(self.address, self.info, self._version, self.cli, bootstraps=bootstraps)
+        problem = capability.bootstrap_problem()
+        return capabilities_of(self.address, self.info, self._version, self.cli, no_bootstrap=problem)
 
     @property
     def podman(self) -> bool:
@@ -225,7 +225,8 @@ def connect() -> Engine:
     try:
         client = sdk_client(_ANSWERING)
     except (DockerException, OSError, ValueError) as error:
-        raise EngineError(f"No container engine answers at {address.text}: {_why(error)}.", hint=hint) from None
+        raise EngineError(f"No container engine answers at {address.text}: {ssh_error(address) or _why(error)}.",
+                          hint=hint) from None  # fmt: skip
     engine = Engine(client, address)
     _check_same(engine)
     if address.origin != "default":

@@ -1,7 +1,5 @@
 """Programs of another platform on this machine: the Linux kernel starts them by qemu, if binfmt_misc registers it."""
 
-import contextlib
-import subprocess
 from pathlib import Path
 
 from torchbake.core.machine import host_platform
@@ -9,9 +7,6 @@ from torchbake.core.problem import Problem
 from torchbake.ui.command import Command
 
 REGISTERED = Path("/proc/sys/fs/binfmt_misc")
-# Packages of qemu put a line for `register` here. Source: https://www.freedesktop.org/software/systemd/man/binfmt.d.html
-_CONFIGURED = Path("/usr/lib/binfmt.d")
-_QEMU_NAMES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 # The machine in the header of an ELF file, two bytes at offset 18, as hex.
 # Source: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
 _ELF_MACHINE = {"linux/amd64": "3e00", "linux/arm64": "b700"}
@@ -32,21 +27,6 @@ def no_emulation(platform: str) -> Problem:
         remedy=f"Run: {Command('setup', f'--platform {platform}')}, which installs qemu; or name a builder on such a "
         f"machine: {Command('build', 'ID --builder NAME')}",
     )
-
-
-def mount() -> None:
-    """Mount binfmt_misc if it is not mounted. If the kernel has none, `register` fails."""
-    if not (REGISTERED / "register").exists():
-        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", REGISTERED], capture_output=True, check=False)
-
-
-def register(platform: str, configured: Path = _CONFIGURED, registered: Path = REGISTERED) -> None:
-    """Register the installed qemu for a platform in the kernel, as systemd does at boot. Raises OSError."""
-    conf = configured / f"qemu-{_QEMU_NAMES[platform]}.conf"
-    for line in conf.read_text().splitlines():
-        if line.startswith(":"):  # others are comments
-            with contextlib.suppress(FileExistsError):  # it is registered
-                (registered / "register").write_text(line)
 
 
 def _serves(text: str, platform: str) -> bool:

@@ -19,7 +19,7 @@ from docker.types import LogConfig
 from torchbake.core.plain_text import last_line
 from torchbake.core.processes import ProcessResult
 from torchbake.core.signals import signal_name, to_its_end
-from torchbake.engine.architecture import NO_FORMAT, foreign_platform
+from torchbake.engine.architecture import NO_FORMAT, PLAYED_PROCESSOR, foreign_platform
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import owner_label
 from torchbake.errors import EngineError
@@ -108,7 +108,8 @@ class Runner:
     ) -> Container:
         """Create a container, with options in the SDK's form. It is not started."""
         if platform := self.foreign_platform(image):  # else the engine warns, or looks for another image
-            options = {"platform": platform, **options}
+            qemu = {"QEMU_CPU": PLAYED_PROCESSOR[platform]} if platform in PLAYED_PROCESSOR else {}
+            options = {"platform": platform, **options, "environment": qemu | dict(options.get("environment") or {})}
         try:
             with answering(), to_its_end():
                 return self._engine.client.containers.create(

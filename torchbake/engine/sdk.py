@@ -7,7 +7,7 @@ from docker.tls import TLSConfig
 from requests.utils import get_environ_proxies
 
 from torchbake.engine.address import Address, engine_address
-from torchbake.engine.ssh_relay import relay
+from torchbake.engine.ssh_relay import last_message, relay
 
 
 def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
@@ -15,6 +15,11 @@ def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
     address = engine_address()
     host = relay(address.host) if address.host.startswith("ssh://") else address.host
     return docker.DockerClient(base_url=host, tls=_tls(address), timeout=timeout, **options)
+
+
+def ssh_error(address: Address) -> str:
+    """Return the last message of the ssh that connects to an address; empty for other addresses."""
+    return last_message(relay(address.host)).rstrip(".") if address.host.startswith("ssh://") else ""
 
 
 def _tls(address: Address) -> TLSConfig | bool:

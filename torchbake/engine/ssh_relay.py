@@ -5,6 +5,7 @@ Source: https://github.com/docker/cli/blob/master/cli/connhelper/connhelper.go
 """
 
 import atexit
+import contextlib
 import functools
 import shutil
 import socket
@@ -14,8 +15,12 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from torchbake.core.plain_text import last_line
 from torchbake.errors import EngineError
 from torchbake.ui.tool_environment import environment_of
+
+_SOCKET, _ERRORS = "docker.sock", "errors"
+_LONGEST = 300  # characters of a message
 
 
 @functools.cache
@@ -24,11 +29,11 @@ def relay(host: str) -> str:
     command = ssh_command(host)
     folder = Path(tempfile.mkdtemp(prefix="torchbake-"))  # only this user may enter it
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "docker.sock"
+    path, errors = folder / _SOCKET, folder / _ERRORS
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
     server.listen()
-    threading.Thread(target=_relay, args=(server, command), name="engine by ssh", daemon=True).start()
+    threading.Thread(target=_relay, args=(server, command, errors), name="engine by ssh", daemon=True).start()
     return f"unix://{path}"
 
 
@@ -53,13 +58,21 @@ def ssh_command(host: str) -> list[str]:
     ]
 
 
-def _relay(server: socket.socket, command: list[str]) -> None:
+def last_message(address: str) -> str:
+    """Return the last message of ssh for an address of `relay`; empty if there is none, or for any other address."""
+    path = Path(address.removeprefix("unix://")).with_name(_ERRORS)
+    with contextlib.suppress(OSError):
+        return last_line(path.read_text(errors="replace"), _LONGEST, nothing="")
+    return ""
+
+
+def _relay(server: socket.socket, command: list[str], errors: Path) -> None:
     while True:
         connection, _ = server.accept()
-        with connection:
+        with connection, errors.open("ab") as stderr:
             # In a new session: after Ctrl-C the connection is still needed to remove containers.
             both = connection.fileno()
             subprocess.Popen(
-                command, env=environment_of("docker"), stdin=both, stdout=both, stderr=subprocess.DEVNULL,
+                command, env=environment_of("docker"), stdin=both, stdout=both, stderr=stderr,
                 start_new_session=True,
             )  # fmt: skip

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.core.plain_text import last_line
 from torchbake.core.tool_variables import inherited_variables
+from torchbake.errors import HostConfigError
 
 _HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 # One setting per line, for all hosts or (after another ::) for one host.
@@ -30,13 +32,18 @@ class AptConfig:
 
 
 def dumped_by_apt(environ: Mapping[str, str]) -> str:
-    """Return the output of `apt-config dump`; "" if apt is missing or fails."""
+    """Return the output of `apt-config dump`; "" if apt is missing. Raises HostConfigError with apt's message."""
     command = shutil.which("apt-config", path=environ.get("PATH"))
     if command is None:
         return ""
     env = inherited_variables("apt", environ)
     process = subprocess.run([command, "dump"], env=env, capture_output=True, text=True, errors="replace", check=False)
-    return "" if process.returncode else process.stdout
+    if process.returncode:
+        raise HostConfigError(
+            f"apt-config dump fails: {last_line(process.stderr)}",
+            hint="Correct that file of apt's settings; or name the proxy for builds by TORCHBAKE_APT_PROXY.",
+        )
+    return process.stdout
 
 
 def read_apt_config(
@@ -47,6 +54,7 @@ def read_apt_config(
     """Read the host's mirrors and proxies. TORCHBAKE_APT_MIRROR, ..._MIRROR_UBUNTU and TORCHBAKE_APT_PROXY win.
 
     Proxies come from ``dump``, which starts a process. If it returns nothing, flat settings are read from apt's files.
+    Raises the HostConfigError of ``dump``.
     """
     # As apt does, without backups such as debian.sources.bak.
     uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])

@@ -1,6 +1,7 @@
 """HTTP for package indexes by the host's pip settings: certificates, proxy, trusted hosts; and pages of indexes."""
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -9,13 +10,16 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
+from torchbake.core.sizes import human
+from torchbake.errors import HostConfigError
 from torchbake.hostconfig.index_page import links_of, read_page
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_login
 
 CHUNK = 2**20  # bytes of an answer that are read at once
 PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 REFUSED = (401, 403)  # the status codes of an index that wants a login, or another one
-_PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
+LARGEST_FILE = 16 * 2**30  # bytes; the largest wheels of torch and of NVIDIA have one or two billion
+_HTML = "application/vnd.pypi.simple.v1+html, text/html;q=0.5"
 
 
 class _UnverifiedAdapter(HTTPAdapter):
@@ -57,15 +61,40 @@ def page_addresses(name: str, pip: PipConfig, indexes: Iterable[str] = ()) -> li
     return [*filter(is_remote, pip.find_links), *pages]
 
 
-def fetch_page(address: str, session: requests.Session, patience: tuple[float, float] = PATIENCE) -> tuple[str, str]:
+def fetch_page(
+    address: str, session: requests.Session, patience: tuple[float, float] = PATIENCE, accept: str = _HTML
+) -> tuple[str, str]:
     """Return the text and the URL of a page.
 
     The ``patience`` are seconds to connect, and between two bytes. Raises RequestException or OSError, and
     HostConfigError for a page that is too large.
     """
-    with session.get(address, headers=_PAGE, timeout=patience, stream=True) as answer:
+    with session.get(address, headers={"Accept": accept}, timeout=patience, stream=True) as answer:
         answer.raise_for_status()
         return read_page(answer.iter_content(CHUNK), without_login(address)), answer.url
+
+
+def size_of_file(answer: requests.Response) -> int:
+    """Return the bytes of a file that an index serves; 0 if that is not known, as of a file that it has compressed."""
+    length = answer.headers.get("Content-Length", "")
+    plain = answer.headers.get("Content-Encoding", "identity") == "identity"
+    return int(length) if plain and re.fullmatch(r"[0-9]{1,18}", length) else 0
+
+
+def pieces_of_file(answer: requests.Response, place: str) -> Iterator[bytes]:
+    """Yield the pieces of a file that an index serves. Raises RequestException, and HostConfigError if it is endless.
+
+    The answer may be compressed, so its length is no limit.
+    """
+    size = 0
+    for data in answer.iter_content(CHUNK):
+        size += len(data)
+        if size > LARGEST_FILE:
+            raise HostConfigError(
+                f"{place}: this file of a package index has more than {human(LARGEST_FILE)}.",
+                hint="Correct the index, or the setting that names it: `pip config list`.",
+            )
+        yield data
 
 
 def links_with_login(page: str, own: str) -> Iterator[SplitResult]:

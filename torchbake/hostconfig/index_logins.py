@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 import requests
 from requests.utils import get_netrc_auth
 
+from torchbake.core.plain_text import last_line
 from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import HostConfigError
 from torchbake.hostconfig.http_session import PATIENCE, REFUSED, index_session
@@ -24,7 +25,8 @@ _PROVIDER = "subprocess"  # the provider that both uv and pip know
 def with_found_login(index: ProjectIndex, pip: PipConfig, environ: Mapping[str, str] = os.environ) -> ProjectIndex:
     """Return an index whose address has its login; without one if this host has none.
 
-    uv's variables win over a login in the address, and that over pip's settings, netrc and a keyring.
+    uv's variables win over a login in the address, and that over pip's settings, netrc and a keyring. Raises
+    HostConfigError if the keyring does not answer.
     """
     parts, url = urlsplit(index.url), without_login(index.url)
     by_variables = tuple(environ.get(name, "") for name in index.variables) or ("", "")
@@ -68,7 +70,10 @@ def _check(index: ProjectIndex, status: int, reason: str, pip: PipConfig) -> Non
 
 
 def _of_keyring(url: str, user: str, environ: Mapping[str, str]) -> str:
-    """Return the password of a user from the program `keyring`, if uv or pip may ask it; "" if it has none."""
+    """Return the password of a user from the program `keyring`, if uv or pip may ask it; "" if it has none.
+
+    Raises HostConfigError with the program's message. For a missing password it ends with 1 and without a message.
+    """
     program = shutil.which("keyring", path=environ.get("PATH"))
     if not user or not program or not any(environ.get(name) == _PROVIDER for name in _KEYRINGS):
         return ""
@@ -78,6 +83,11 @@ def _of_keyring(url: str, user: str, environ: Mapping[str, str]) -> str:
             env=inherited_variables("uv", environ),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
+        if process.returncode and process.stderr.strip():
+            raise HostConfigError(
+                f"{program} does not answer for {user} at {service}: {last_line(process.stderr)}",
+                hint=f"Repair it; or unset {' and '.join(name for name in _KEYRINGS if environ.get(name))}.",
+            )
         if process.returncode == 0 and process.stdout.strip():
             return process.stdout.strip()
     return ""

@@ -13,6 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from torchbake.core.child import run as run_child
+from torchbake.core.plain_text import last_line
 from torchbake.errors import HostError, InstallError
 from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
 from torchbake.hosts.play import PlayRequest, command_of, inventory_environment, inventory_words, write_play
@@ -84,7 +85,7 @@ class Ansible:
 
 
 def find_ansible() -> Ansible:
-    """Find Ansible. Raises InstallError if it is missing or too old."""
+    """Find Ansible. Raises InstallError if it is missing, too old, or does not run."""
     try:
         version, module = importlib.metadata.version("ansible-core"), True
     except importlib.metadata.PackageNotFoundError:
@@ -100,11 +101,13 @@ _HINT = (
 
 
 def _version_in_path() -> str:
-    program, output = shutil.which("ansible-playbook"), ""
-    if program:
-        env = environment_of("ansible")
-        output = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False).stdout
-    match = re.search(r"\[core (\d[\d.]*)", output)
-    if not match:
+    program = shutil.which("ansible-playbook")
+    if program is None:
         raise InstallError("The command host needs Ansible, and ansible-core is not installed.", hint=_HINT)
+    env = environment_of("ansible")
+    process = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False)
+    match = re.search(r"\[core (\d[\d.]*)", process.stdout) or re.match(r"ansible-playbook (\d[\d.]*)", process.stdout)
+    if process.returncode or not match:
+        reason = last_line(process.stderr or process.stdout)
+        raise InstallError(f"{program} --version names no version of ansible-core: {reason}", hint=_HINT)
     return match[1]

@@ -6,6 +6,7 @@ model.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -146,14 +147,15 @@ def _keys(model: BaseModel, location: Location, path: str) -> Iterator[tuple[Loc
                 yield from _keys(each, (*here, *steps), f"{key}{mark}.")
 
 
-def known_keys() -> list[str]:
+@cache
+def known_keys() -> tuple[str, ...]:
     """Return every key of the model in its order, without that of the file's format."""
     schema = Job.model_json_schema()
     below = {path: schema["$defs"][name]["properties"] for name, path in places(schema)}
-    return [
+    return (
         *(key for key in schema["properties"] if key != FORMAT_KEY),
         *(f"{path}.{key}" for path, keys in below.items() for key in keys),
-    ]
+    )
 
 
 def sayable(target: Target) -> list[str]:

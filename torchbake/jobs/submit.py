@@ -128,11 +128,13 @@ class Submission:
 
     def _check(self) -> None:
         for tool in self.launcher.tools:
-            if not self.shell.finds(tool.command[0]) or self.shell.ask(tool.command, _ANSWERING).code:
-                raise JobError(
-                    f"{tool.what} is not installed here, or does not work: `{' '.join(tool.command)}` says why.",
-                    hint="Install it, or run this on a machine that has it.",
-                )
+            hint = "Install it, or run this on a machine that has it."
+            if not self.shell.finds(tool.command[0]):
+                raise JobError(f"{tool.what} is not installed here: there is no {tool.command[0]} in PATH.", hint=hint)
+            answer = self.shell.ask(tool.command, _ANSWERING)
+            if answer.code:
+                words = " ".join(tool.command)
+                raise JobError(f"{tool.what} does not work here: `{words}` failed: {answer.last}", hint=hint)
         for check in self.launcher.checks():
             why = check.refuse(self._answer(check.command))
             if why:

@@ -10,7 +10,7 @@ from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
 from torchbake.lock.project_inputs import project_digest
-from torchbake.lock.uv import UvRequest, resolve, uv_platform
+from torchbake.lock.uv import MissingWheelError, UvRequest, resolve, uv_platform
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.ui.command import Command
@@ -137,11 +137,12 @@ def with_more_indexes(spec: ImageSpec, config: PipConfig, make: Callable[[PipCon
     first, last = failures[0], failures[-1]
     if last.message == first.message:
         raise first
+    wheel = f"{first.hint} " if isinstance(first, MissingWheelError) else ""
     raise LockError(
         f"{first.message}\n  and with {', '.join(map(without_login, indexes))}, the index of "
         f"matrix.yaml:{spec.line} for {spec.accelerator}: {last.message}",
-        hint=f"If it cannot be reached: set {variable(str(spec.accelerator))} to a mirror of it, or name a folder that "
-        "holds the wheels in pip's find-links. Else correct the row.",
+        hint=f"{wheel}If that index cannot be reached: set {variable(str(spec.accelerator))} to a mirror of it, or "
+        "name a folder that holds the wheels in pip's find-links. Else correct the row.",
     )
 
 

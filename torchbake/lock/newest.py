@@ -17,7 +17,9 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.errors import LockError
+from torchbake.hostconfig.http_session import fetch_page, index_session
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR
 from torchbake.lock.lockfile import Lock, Pin, parse_pins
@@ -26,8 +28,7 @@ from torchbake.lock.uv import newest, why_not_installable
 from torchbake.lock.yanked import yanked_versions
 from torchbake.matrix.spec import ImageSpec
 
-_JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
-_TIMEOUT = (10, 60)  # seconds to connect, and between two bytes
+_JSON = "application/vnd.pypi.simple.v1+json"
 _ANY_PYTHON = "3.99"
 _TRITON_ALONE = Version("3.3")  # the first one without an import of setuptools
 _ADD_SETUPTOOLS: Mapping[Kind, str] = {
@@ -164,18 +165,12 @@ def upload_times(name: str, config: PipConfig) -> dict[Version, datetime]:
 
 
 def _pages(name: str, config: PipConfig) -> Iterator[Mapping[str, Any]]:
-    """Yield the package's page of each remote index that answers in JSON."""
-    proxies = {"http": config.proxy, "https": config.proxy} if config.proxy else {}
-    for index in filter(is_remote, (config.index_url or PYPI, *config.extra_index_urls)):
-        with contextlib.suppress(requests.RequestException, OSError):  # also an answer that is not JSON
-            answer = requests.get(
-                f"{index.rstrip('/')}/{name}/",
-                headers=_JSON, proxies=proxies, verify=config.cert or True, timeout=_TIMEOUT,
-            )  # fmt: skip
-            answer.raise_for_status()
-            page = answer.json()
-            if isinstance(page, dict):
-                yield page
+    """Yield the package's page of each remote index that answers in JSON. Raises HostConfigError for a large page."""
+    with index_session(config) as session:
+        for index in filter(is_remote, (config.index_url or PYPI, *config.extra_index_urls)):
+            with contextlib.suppress(requests.RequestException, OSError, NotJsonError):
+                text, _ = fetch_page(f"{index.rstrip('/')}/{name}/", session, accept=_JSON)
+                yield read_object(text.encode())
 
 
 def _times(page: Mapping[str, Any]) -> Iterator[tuple[Version, datetime]]:

@@ -26,6 +26,10 @@ _OWN_INDEXES = (
 )
 
 
+class MissingWheelError(LockError):
+    """The requirements need a package that has no wheel for the row's Python."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UvRequest:
     """Requirements to resolve for a Python on a platform. ``preferred`` are pins, a line each, that uv keeps."""
@@ -39,7 +43,8 @@ class UvRequest:
 def resolve(question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
     """Return every wheel that the requirements need, with hashes.
 
-    ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's message.
+    ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's message, which is a
+    MissingWheelError if a package has no wheel.
     """
     # A source distribution would run its author's code on the builder; wheels are only unpacked.
     words = ["--generate-hashes", "--only-binary", ":all:"]
@@ -81,20 +86,39 @@ def why_not_installable(requirement: str, python: str, config: PipConfig, platfo
 def _compile(
     question: UvRequest, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[Pin, ...]:
+    """Run uv, first with all preferred pins as constraints.
+
+    An output file with pins is where uv looks for preferred versions. Of these it takes the wheels of the first index
+    that has the version, even if none of them fits and another index has one that does. Constraints have no such rule.
+    """
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder, in_memory(uv_toml(config)) as settings:
-        output = Path(folder) / "requirements.lock"
-        if question.preferred:
-            output.write_text(question.preferred)
+        output, pins = Path(folder) / "requirements.lock", Path(folder) / "pins.txt"
         command = ["pip", "compile", "--quiet", "--no-header", *words]
         command += ["--python-version", question.python, "--python-platform", uv_platform(question.platform)]
         command += ["--config-file", str(settings), "--output-file", str(output), "-"]
-        process = run_uv(command, config, lines=(*question.requirements, *exclude))
+        lines = (*question.requirements, *exclude)
+        if question.preferred:
+            pins.write_text(question.preferred)
+            if run_uv([*command, "--constraints", str(pins)], config, lines=lines).returncode == 0:
+                return parse_pins(output.read_text())
+            output.write_text(question.preferred)
+        process = run_uv(command, config, lines=lines)
         if process.returncode:
+            if missing := ", ".join(dict.fromkeys(_NO_WHEEL.findall(process.stderr))):
+                raise _missing_wheel(missing, question.python, process.stderr)
             raise LockError(
                 f"uv found no versions that fit: {last_lines(process.stderr)}",
                 hint=config.refusal_hint(process.stderr) or "Correct the row's versions or packages, or the index.",
             )
         return parse_pins(output.read_text())
+
+
+def _missing_wheel(names: str, python: str, output: str) -> MissingWheelError:
+    return MissingWheelError(
+        f"uv found no versions that fit: {last_lines(output)}",
+        hint=f"No wheel of {names} fits Python {python}, and locks hold no sources. Make it with that Python: `pip "
+        f"wheel --wheel-dir FOLDER {names.replace(',', '')}`, and add FOLDER to pip's find-links; or take others.",
+    )
 
 
 def run_uv(

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
 
+@cache
 def editor_schema(model: type[BaseModel], *, extend: Callable[[Any], Any] = lambda schema: schema) -> str:
     """Return the text of the schema, generated from the file's model.
 

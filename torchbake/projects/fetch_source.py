@@ -15,7 +15,14 @@ from torchbake.core.digest import file_digest
 from torchbake.core.git import run_git
 from torchbake.core.plain_text import last_line
 from torchbake.errors import LockError
-from torchbake.hostconfig.http_session import CHUNK, PATIENCE, REFUSED, index_pages, index_session, links_with_login
+from torchbake.hostconfig.http_session import (
+    PATIENCE,
+    REFUSED,
+    index_pages,
+    index_session,
+    links_with_login,
+    pieces_of_file,
+)
 from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login, without_logins
 from torchbake.projects.packages import GitSource
@@ -120,7 +127,7 @@ def _download(url: str, target: Path, how: Fetching) -> None:
                 )
             answer.raise_for_status()
             with target.open("wb") as file:
-                for data in answer.iter_content(CHUNK):
+                for data in pieces_of_file(answer, f"{how.title}: {address}"):
                     file.write(data)
     except requests.RequestException as error:
         reason = without_logins(str(error))

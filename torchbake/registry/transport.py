@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
@@ -206,7 +207,10 @@ class RegistryTransport:
             return self._no_login()
         codes, words = _errors(answer)
         who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"
-        hint = f"Is {self.host} the right registry, and may this login write there?" if answer.status == 403 else None
+        hint = {
+            403: f"Is {self.host} the right registry, and may this login write there?",
+            413: "Raise the limit of a body in the registry's proxy; of nginx: client_max_body_size 0;",
+        }.get(answer.status)
         message = f"{who} answers {answer.status} {words or answer.reason} to {request.method} {request.url[:200]}."
         return StatusError(message, status=answer.status, codes=codes, hint=hint)
 
@@ -236,9 +240,18 @@ def _wait(state: RetryCallState) -> float:
 
 
 def _retry_after(answer: HttpResponse) -> float | None:
-    """Return the seconds of a Retry-After; None if it is a date."""
+    """Return the seconds until the time of a Retry-After, by this machine's clock; None if it has neither form.
+
+    The forms are a number of seconds and a date: RFC 9110, section 10.2.3.
+    """
     text = answer.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
+    if text.isascii() and text.isdigit():
+        return min(float(text), _LONGEST_WAIT)
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, TypeError, IndexError, OverflowError, OSError):
+        return None
+    return min(max(seconds, 0.0), _LONGEST_WAIT)
 
 
 def _errors(answer: HttpResponse) -> tuple[tuple[str, ...], str]:

@@ -57,7 +57,7 @@ class Supply:
 
 @dataclass(frozen=True, kw_only=True)
 class TransferCount:
-    """The numbers of bytes and layers that were sent, and the bytes of all layers."""
+    """The numbers of bytes and blobs that were sent, and the bytes of all: layers and configurations."""
 
     bytes: int
     layers: int

@@ -162,12 +162,15 @@ def moves_to(
 
 
 def _why_held_back(labels: Mapping[str, str], holder: TagHolder | None) -> str:
-    if holder is None or holder.labels.get(ID) == labels.get(ID):
+    # All versions of an init image have one id.
+    if holder is None or all(holder.labels.get(key) == labels.get(key) for key in (ID, VERSION_LABEL)):
         return ""
     theirs, ours = rank_of(holder.labels), rank_of(labels)
     if theirs is None or ours is None:
         return f"it holds an image that is not ours ({short_digest(holder.digest)})"
-    return f"{holder.labels.get(ID, '')} is newer" if ours < theirs else ""
+    name = holder.labels.get(ID, "")
+    version = f" {theirs[0]}" if name == labels.get(ID) else ""
+    return f"{name}{version} is newer" if ours < theirs else ""
 
 
 def as_json(decision: Decision) -> dict[str, Any]:

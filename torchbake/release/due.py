@@ -94,7 +94,7 @@ def _flaw(today: Today, release: NewestRelease) -> str:
 def _change(today: Today, release: NewestRelease) -> str:
     """Return the possible change since a release; "" if there is none."""
     tag, inputs = release.tag, release.image.inputs if release.image else ""
-    if not inputs or (release.base and today.inputs(release.base) != inputs):
+    if release.base and today.inputs(release.base) != inputs:
         return f"its inputs changed since {tag}"
     if not today.bases:
         return f"unknown whether its base {today.base} has changed since {tag}: {today.doubt}"

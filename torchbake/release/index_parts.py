@@ -73,7 +73,7 @@ def join(registry: Registry, image: PlatformSet, parts: Sequence[ReleasedPart]) 
         id=image.id, digest=index.digest, labels=labels, tags=image.tags, verdict=None, platforms=releases
     )
     images = tuple(images_of(registry, index))
-    whole = sum(blob.size for each in images for blob in each.layers)
+    whole = sum(blob.size for blob in {blob for each in images for blob in each.blobs})
     count = TransferCount(bytes=0, layers=0, whole=whole)
     artifacts = _artifacts(image.repository, index, labels, releases)
     return candidate, Parcel(manifest=index, images=images, artifacts=artifacts, count=count)

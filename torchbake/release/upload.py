@@ -52,7 +52,7 @@ class Delivery:
             for image in content.variants:
                 self._registry.put(image.manifest, image.manifest.digest)
         images = tuple(image.manifest for image in content.images)
-        whole = sum(blob.size for image in images for blob in image.layers)
+        whole = sum(blob.size for blob in {blob for image in images for blob in image.blobs})
         return Parcel(
             manifest=content.manifest,
             images=images,

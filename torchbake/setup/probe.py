@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.engine.address import DEFAULT, Address, resolve
-from torchbake.engine.capability import can_bootstrap, capabilities_of
+from torchbake.engine.capability import bootstrap_problem, capabilities_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker, ask_version, run
 from torchbake.engine.emulation import runs
 from torchbake.errors import EngineError
@@ -39,7 +39,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ, *, platforms: 
     engine = None
     if docker.info:
         version = ask_version(docker, variables)
-        engine = capabilities_of(address, docker.info, version, docker, bootstraps=can_bootstrap())
+        engine = capabilities_of(address, docker.info, version, docker, no_bootstrap=bootstrap_problem())
     release = {}
     with contextlib.suppress(OSError):
         release = platform.freedesktop_os_release()

@@ -52,7 +52,7 @@ def judge(
     ``inside`` has the results of containers by digest. ``known_ids`` are the ids of the whole matrix. The place of a
     rolling tag is not checked if a newer image has the tag, and the matrix does not know that image.
     """
-    judging = _Judging(promise, shelf, inside, frozenset(known_ids) | {promise.id}, signatures)
+    judging = _Judging(promise, shelf, inside, frozenset(known_ids) - {promise.id}, signatures)
     rolling = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
     return rolling | {str(revision.tag): tuple(judging.immutable(revision)) for revision in shelf.revisions}
 
@@ -88,7 +88,7 @@ class _Judging:
     promise: Promise
     shelf: Shelf
     inside: Mapping[str, Inside]
-    known_ids: frozenset[str]
+    known_ids: frozenset[str]  # of other images: a newer version of an init image has its id
     signatures: Signatures
 
     @property

@@ -1,5 +1,7 @@
 """Versions that an advisory affects."""
 
+from typing import Any
+
 import pytest
 
 from torchbake.advisories.advisory import PYPI, Advisory, AffectedRange
@@ -64,3 +66,16 @@ def test_old_versions_in_a_list_hide_no_others() -> None:
 def test_a_fix_that_cannot_be_compared_hides_no_other() -> None:
     advisory = pypi(AffectedRange(fixed="2004d"), AffectedRange(introduced="1.0", fixed="1.5"))
     assert (advisory.affects("1.2"), advisory.fixed_after("1.2")) == (True, "1.5")
+
+
+def test_with_a_bound_that_cannot_be_compared_the_list_decides() -> None:
+    odd = AffectedRange(fixed="2004d")
+    assert pypi(odd).affects("1.2")
+    assert [pypi(odd, versions=("1.0",)).affects(version) for version in ("1.0", "1.2")] == [True, False]
+
+
+@pytest.mark.parametrize("key", ["package", "id", "versions", "aliases"])
+def test_a_name_or_version_that_is_no_text_is_refused(key: str) -> None:
+    keys: dict[str, Any] = {"package": "a", "id": "CVE-2026-1", key: (5,) if key.endswith("s") else 5}
+    with pytest.raises(TypeError, match="5 is no text"):
+        Advisory(distribution=PYPI, **keys)

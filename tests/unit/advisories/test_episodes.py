@@ -33,6 +33,12 @@ def test_a_vulnerability_lasts_until_no_package_has_it() -> None:
     assert episode.days(TODAY) == 13
 
 
+def test_an_episode_has_the_worst_severity_of_its_packages() -> None:
+    worse = replace(TOOL, severity=Severity.CRITICAL)
+    for findings in ((SEAL, worse), (worse, SEAL)):
+        assert only(release(0, date(2026, 4, 1), *findings)).severity is Severity.CRITICAL
+
+
 def test_days_count_from_the_fix_and_run_on_while_open() -> None:
     episode = only(release(0, date(2026, 4, 1), SEAL))
     assert (episode.end, episode.open_since, episode.days(TODAY)) == (None, date(2026, 5, 11), 42)

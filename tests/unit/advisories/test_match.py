@@ -6,7 +6,7 @@ from datetime import date
 from tests.unit.advisories.feeds import OSV, TRACKER, deb, image, wheel
 from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.finding import Finding, Severity
-from torchbake.advisories.match import Feeds, findings_of, merge_findings, uncovered
+from torchbake.advisories.match import Feeds, feeds_of, findings_of, merge_findings, uncovered
 
 OLD, FIXED = "3.0.17-1~deb12u2", "3.0.18-1~deb12u1"
 FINDING = Finding(kind="python", name="a", version="1", id="CVE-2026-1", source="one")
@@ -18,10 +18,13 @@ def numbers(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
 
 def test_a_binary_package_has_the_findings_of_its_source() -> None:
     tracker = read_feeds([str(TRACKER)])
-    lib = deb("libseal3", f"{OLD}+b1", "sealwax", OLD)
-    assert numbers(findings_of(image(lib), tracker)) == [
-        ("libseal3", "CVE-2026-1001"), ("libseal3", "CVE-2026-1002"), ("libseal3", "CVE-2026-1003"),
-    ]  # fmt: skip
+    for version in (f"{OLD}+b1", "1:9.0-1"):  # a binary package may have a version of its own
+        findings = findings_of(image(deb("libseal3", version, "sealwax", OLD)), tracker)
+        assert [(one.name, one.version, one.id, one.fixed) for one in findings] == [
+            ("libseal3", version, "CVE-2026-1001", FIXED),
+            ("libseal3", version, "CVE-2026-1002", ""),
+            ("libseal3", version, "CVE-2026-1003", ""),
+        ]
     assert numbers(findings_of(image(deb("sealwax", OLD, "other")), tracker)) == []
 
 
@@ -59,6 +62,7 @@ def test_packages_that_no_file_judges_are_named() -> None:
     assert uncovered(both, Feeds()) == {"debian": "debian:12", "python": "pypi"}
     assert uncovered(both, read_feeds([str(TRACKER)])) == {"python": "pypi"}
     assert uncovered(both, read_feeds([str(OSV)])) == {}
+    assert uncovered(both, feeds_of((), ["debian:12"])) == {"python": "pypi"}  # a file without advisories
     ubuntu = image(deb("sealwax", OLD), system="ubuntu-24.04")
     assert uncovered(ubuntu, read_feeds([str(TRACKER), str(OSV)])) == {"debian": "ubuntu:24.04"}
     assert uncovered(image(deb("sealwax", OLD), system=""), Feeds()) == {"debian": "unknown:unknown"}
@@ -69,4 +73,9 @@ def test_the_worst_severity_and_any_fix_are_kept() -> None:
     (joined,) = merge_findings([FINDING, other])
     assert joined == replace(other, source="one, two")
     assert merge_findings([other, FINDING]) == (replace(other, source="two, one"),)
-    assert len(merge_findings([FINDING, replace(FINDING, version="2")])) == 2
+    assert merge_findings([FINDING, replace(other, aliases=("CVE-2026-1", "GHSA-1"))]) == (joined,)
+
+
+def test_findings_are_sorted() -> None:
+    findings = (FINDING, replace(FINDING, id="CVE-2026-2"), replace(FINDING, version="2"), replace(FINDING, name="b"))
+    assert merge_findings(findings[::-1]) == findings

@@ -1,6 +1,7 @@
 """The arguments of mmdebstrap for a base, and the errors before it starts."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass, field, replace
@@ -121,6 +122,14 @@ def test_owner_and_mode_of_apts_sources_are_stated(tools: Tools, tmp_path: Path)
     (there,) = (number for number, hook in enumerate(hooks) if hook.startswith("upload") and hook.endswith(place))
     assert {f'chown 0:0 "$1"{place}', f'chmod 0644 "$1"{place}'} <= {*hooks[there:]}
     assert not any(hook.startswith("copy-in") for hook in hooks), "it keeps the owner of this host's file"
+
+
+def test_the_mode_of_a_user_is_stated(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "bootstrap_problem", lambda: None)
+    for uid, modes in ((0, []), (1000, ["--mode=unshare"])):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        make(DEBIAN, tmp_path)
+        assert [word for word in tools.lines["mmdebstrap"] if word.startswith("--mode")] == modes
 
 
 def test_without_ubuntus_keys_the_error_names_their_package(tools: Tools, tmp_path: Path) -> None:

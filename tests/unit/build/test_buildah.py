@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.buildah import manifest_in, put_files
-from torchbake.errors import BuildError
+from torchbake.build.buildah import Buildah, manifest_in, put_files
+from torchbake.errors import BuildError, EngineError
 from torchbake.store.layout import Layout
 
 BASE = archive(file("etc/base", b"base"))
@@ -20,6 +20,17 @@ def handed_out(folder: Path, *layers: bytes) -> Layout:
     digest = put(layout, *layers, packing="tar")
     (folder / "index.json").write_text(json.dumps({"manifests": [{"digest": digest}]}))
     return layout
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_buildah_that_does_not_start_has_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "buildah"
+    program.write_text("#!/bin/sh\necho 'error while loading shared libraries: libgpgme.so.11' >&2\nexit 127\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(EngineError, match=r"buildah --version fails: .*libgpgme") as caught:
+        Buildah(program="buildah").check()
+    assert str(program) in str(caught.value.hint)
 
 
 def test_an_image_that_is_not_whole_is_an_error(tmp_path: Path) -> None:

@@ -34,22 +34,28 @@ LABEL revision="$REVISION"
 # A program that records its words and its context, prints a text of the test, and writes one image.
 PROGRAM = """\
 #!{python} -IS
-import json, os, pathlib, shutil, sys, time
-folder, words = pathlib.Path({folder!r}), sys.argv[1:]
+import json, os, sys
+folder, words = {folder!r}, sys.argv[1:]
+def text(name):
+    with open(os.path.join(folder, name)) as file:
+        return file.read()
 if words == ["--version"]:
-    print("buildah version " + (folder / "version").read_text())
+    print("buildah version " + text("version"))
     sys.exit()
-context = pathlib.Path(words[-1])
+context = words[-1]
 found = {{}}
 if "build" in words:
-    found = {{str(path.relative_to(context)): path.read_text() for path in context.rglob("*") if path.is_file()}}
-    print((folder / "says").read_text(), flush=True)
-    time.sleep(float((folder / "sleeps").read_text()))
-    if (folder / "says").read_text().endswith("failed"):
+    paths = [os.path.join(parent, name) for parent, _, names in os.walk(context) for name in names]
+    found = {{os.path.relpath(path, context): text(os.path.abspath(path)) for path in paths if os.path.isfile(path)}}
+    print(text("says"), flush=True)
+    import time
+    time.sleep(float(text("sleeps")))
+    if text("says").endswith("failed"):
         sys.exit(125)
 elif "push" in words:
-    shutil.copytree(folder / "image", words[-1].removeprefix("oci:"))
-with (folder / "calls").open("a") as calls:
+    import shutil
+    shutil.copytree(os.path.join(folder, "image"), words[-1].removeprefix("oci:"))
+with open(os.path.join(folder, "calls"), "a") as calls:
     calls.write(json.dumps([words, found, os.environ.get("http_proxy")]) + "\\n")
 """
 

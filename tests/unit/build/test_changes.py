@@ -9,6 +9,7 @@ import pytest
 from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL, edited, image, init_image
 from torchbake.build.changes import Earlier, Files, _specs, changed_below, files_of, read_earlier, why_changed
+from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
 from torchbake.matrix.project import load_project
@@ -62,6 +63,13 @@ def test_a_matrix_of_then_is_read_by_the_rules_of_now() -> None:
     assert _specs(None, path) == ({}, "")
 
 
+def commit_all(folder: Path) -> None:
+    """Make a repository of a folder, with a commit of all its files."""
+    git = ("git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+
+
 @pytest.mark.usefixtures("own_processes")
 def test_files_of_a_commit_are_read_from_git(tmp_path: Path) -> None:
     """In a project below the repository's root, with files that git does not have, and one outside the repository."""
@@ -70,9 +78,7 @@ def test_files_of_a_commit_are_read_from_git(tmp_path: Path) -> None:
     contents = (b"", b"a\nb blob 3\n", bytes(range(256)))
     for path, data in zip(inside, contents, strict=False):
         path.write_bytes(data)
-    git = ("git", "-C", str(tmp_path / "repository"), "-c", "user.name=a", "-c", "user.email=a@example.com")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
+    commit_all(tmp_path / "repository")
     for path in inside[:4]:
         path.write_bytes(b"changed since")
     outside = tmp_path / "outside"
@@ -92,6 +98,20 @@ def test_files_of_a_commit_are_read_from_git(tmp_path: Path) -> None:
         read_earlier(small_project(tmp_path / "alone"), "HEAD", [])
 
 
+def test_each_image_depends_on_its_own_locks(tmp_path: Path) -> None:
+    """Wheels and their builder belong to PyTorch images, Debian packages to all images on a base."""
+    project = small_project(tmp_path)
+    images = project.root / "images"
+    debian = images / "debian12.lock"
+    for name, locks in (
+        (RUNTIME, {images / RUNTIME / "requirements.lock", images / "builder.lock", debian}),
+        ("volume-permissions", {debian}),
+    ):
+        paths = files_of(project)[name]
+        assert images / name / "Dockerfile" in paths
+        assert {path for path in paths if path.suffix == ".lock"} == locks
+
+
 def test_only_images_with_own_files_depend_on_their_script(tmp_path: Path) -> None:
     matrix = small_project(tmp_path / "project").root / "matrix.yaml"
     (matrix.parent / "a.txt").write_text("a")
@@ -102,20 +122,37 @@ def test_only_images_with_own_files_depend_on_their_script(tmp_path: Path) -> No
     assert script in files_of(load_project(matrix))[RUNTIME]
 
 
-def test_of_own_files_those_count_that_images_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = load_project(small_project(tmp_path / "project").root / "matrix.yaml")
-    names = b"src/a\0src/.env\0.dockerignore\0"
-
-    def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.CompletedProcess(words, 0, stdout={"diff": names, "ls-files": b""}.get(words[0], b"c0ffee\n"))
-
-    monkeypatch.setattr("torchbake.build.changes.run_git", git)
-    assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/.env", "src/a"]
+@pytest.mark.usefixtures("own_processes")
+def test_of_own_files_those_count_that_images_get(tmp_path: Path) -> None:
+    project = small_project(tmp_path / "project")
+    commit_all(project.root)
+    then = read_earlier(project, "HEAD", [])
+    assert changed_below(project, then, ("src",)) == []
+    for name in ("src/a", "src/.env", "src/__pycache__/a.pyc", "other/a"):
+        write_text(project.root / name, "a")
+    assert changed_below(project, then, ("src",)) == changed_below(project, then, ("sr?",)) == ["src/.env", "src/a"]
     (project.root / ".dockerignore").write_text("*\n!src\n**/.env\n")
-    assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/a"]
+    assert changed_below(project, then, ("src",)) == [".dockerignore", "src/a"]
+    assert changed_below(project, then, ()) == changed_below(project, replace(then, commit=""), ("src",)) == []
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_an_untracked_toolkit_is_like_an_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = small_project(tmp_path)
+    tracked, untracked = (tmp_path / "toolkit" / name for name in ("tracked", "untracked"))
+    write_text(tracked, "then")
+    commit_all(tmp_path)
+    for path in (tracked, untracked):
+        write_text(path, "now")
+    monkeypatch.setattr("torchbake.build.changes.TOOLKIT", tmp_path / "toolkit")
+    files = read_earlier(project, "HEAD", [tracked, untracked]).files
+    assert (files[tracked], files[untracked]) == (b"then", b"now")
 
 
 def test_a_changed_lock_names_its_packages() -> None:
     old, new = (f"numpy=={numpy} \\\n    --hash=sha256:{'a' * 64}\n".encode() for numpy in ("2.1.0", "2.2.0"))
     then = replace(THEN, files={**NOW, PATHS[1]: old})
     assert why_changed(OURS, PATHS, {**NOW, PATHS[1]: new}, then) == f"changed: {PATHS[1].name}: numpy 2.1.0 → 2.2.0"
+    for now in ({**NOW, PATHS[1]: b"no pins"}, {path: data for path, data in NOW.items() if path != PATHS[1]}):
+        assert why_changed(OURS, PATHS, now, then) == f"changed: {PATHS[1].name}"
+        assert why_changed(OURS, PATHS, then.files, replace(then, files=now)) == f"changed: {PATHS[1].name}"

@@ -133,3 +133,14 @@ def test_different_failures_end_with_the_builds_exit_code() -> None:
 
 def test_images_that_are_all_there_are_no_error() -> None:
     assert build_error([BuildResult(id="x", ref="x:1", tags=(), status="up-to-date", reason="")]) is None
+
+
+def test_a_failure_with_a_next_step_is_shown_again() -> None:
+    for hint, end in (("", " a"), ("Free some disk.", "\n  a: the disk is full")):
+        result = BuildResult(
+            id="a", ref="a:1", tags=(), status="failed", reason="the disk is full", exit_code=BuildError.exit_code,
+            next=hint,
+        )  # fmt: skip
+        error = build_error([result])
+        assert error
+        assert error.message == f"1 of 1 images were not built:{end}"

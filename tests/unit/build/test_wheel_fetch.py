@@ -12,6 +12,7 @@ from requests.adapters import HTTPAdapter
 from tests.wheels import write_wheel
 from torchbake.build.wheel_fetch import WheelArchive, best_archive, fetch_wheel, find_archive, keep
 from torchbake.errors import BuildError, HostConfigError
+from torchbake.hostconfig import http_session
 from torchbake.hostconfig.http_session import index_session
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -112,6 +113,7 @@ class Index:
         self.pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(folder, PIN.name, PIN.version, {}),))
         (self.wheel,) = folder.glob("*.whl")
         self.served, self.fetched, self.padding, self.failures = self.wheel.read_bytes(), 0, 0, 0
+        self.headers = dict[str, str]()
         self.queries = list[str]()
         monkeypatch.setattr(requests.Session, "get", lambda _, url, **words: self._answer(url, words))
 
@@ -123,6 +125,7 @@ class Index:
         answer = requests.Response()
         link = f'<a href="{self.wheel.name}#{self.pin.hashes[0].replace(":", "=")}">it</a>'
         answer.status_code, answer.url = 200, url
+        answer.headers.update(self.headers)
         answer.raw = io.BytesIO(self.served if url.endswith(".whl") else link.encode() + b" " * self.padding)
         return answer
 
@@ -160,6 +163,38 @@ def test_a_page_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
     assert caught.value.hint
     index.padding = 2**20
     assert find_archive(index.pin, PipConfig(), "3.11")
+
+
+def test_a_wheel_without_end_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    monkeypatch.setattr(http_session, "LARGEST_FILE", len(index.served))
+    assert keep([index.pin], PipConfig(), tmp_path / "kept", print)
+    index.served += b"m"
+    with pytest.raises(HostConfigError, match=rf"^{index.wheel.name}: this file of a package index has more than"):
+        keep([index.pin], PipConfig(), tmp_path / "other", print)
+    assert [*(tmp_path / "other").iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "in_memory"),
+    [
+        ({"Content-Length": "1000"}, True),
+        ({"Content-Length": "1000", "Content-Encoding": "gzip"}, False),  # its length is not that of the wheel
+        ({"Content-Length": "-1"}, False),
+        ({"Content-Length": "many"}, False),
+        ({"Content-Length": "9" * 5000}, False),
+    ],
+    ids=["plain", "compressed", "negative", "word", "number without end"],
+)
+def test_a_wheel_of_no_known_size_goes_to_the_disk(
+    headers: dict[str, str], in_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index(tmp_path / "index", monkeypatch)
+    index.headers = headers
+    archive = find_archive(index.pin, PipConfig(), "3.11")
+    assert archive
+    with fetch_wheel(archive, PipConfig(), tmp_path / "wheel", threading.Event(), lambda: 2**40) as actual:
+        assert actual.path.is_symlink() == in_memory
 
 
 def test_a_folder_that_is_none_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

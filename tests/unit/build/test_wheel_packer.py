@@ -2,14 +2,16 @@
 
 import base64
 import compileall
+import contextlib
 import hashlib
 import io
+import json
 import marshal
 import re
 import shutil
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -24,6 +26,7 @@ from torchbake.build import wheel_packer, wheel_stream
 from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.processes import ProcessResult
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -38,7 +41,37 @@ FILES = {
     "nvidia/cusolver/lib/libcusolverMg.so.11": b"dropped",
 }
 
+# Tests that start the processes of a packer. The others run the same code in this process, without 0.1 s of imports.
+IN_PROCESSES = {
+    "test_modules_and_programs_get_the_python_of_the_image",
+    "test_a_wheel_that_cannot_be_laid_out_is_named_with_its_file",
+    "test_a_folder_of_wheels_may_be_named_from_where_one_stands",
+    "test_a_packer_that_is_to_stop_packs_nothing",
+}
+
 pytestmark = pytest.mark.usefixtures("own_processes")
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.originalname not in IN_PROCESSES:
+        monkeypatch.setattr(wheel_packer, "run_to_end", run_here)
+
+
+def run_here(
+    words: Sequence[str], *, env: Mapping[str, str], limit: float, stopping: threading.Event, cwd: Path
+) -> ProcessResult:
+    """Run the code of a packer's process in its folder, and return its output. An error of the code is raised."""
+    _, option, code, *arguments = words
+    assert option in ("-m", "-c")
+    assert not stopping.is_set()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(io.StringIO()) as output:
+        if option == "-c":
+            exec(code, {})
+        else:
+            assert code == wheel_stream.__name__
+            wheel_stream.main(wheel_stream.WheelJob(**json.loads(arguments[0])))
+    return ProcessResult(code=0, seconds=0.0, at=0.0, stdout=output.getvalue(), stderr="", late=False)
 
 
 def wheel(folder: Path) -> Pin:

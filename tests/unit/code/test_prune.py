@@ -47,7 +47,8 @@ def test_images_with_code_are_listed_oldest_first(store: Store) -> None:
     assert ages(store) == [20, 8, 7, 0]
     first = list_code(MemoryRegistry(store))[0]
     assert first.base == f"one.example.com/team/pytorch@{store.tags['cpu']}"
-    assert first.size > 0
+    manifest = store.manifests[first.digest]
+    assert first.size == manifest.layers[-1].size != manifest.layers[0].size
 
 
 def test_old_images_are_deleted(store: Store) -> None:
@@ -64,6 +65,13 @@ def test_an_image_that_was_pushed_again_stays(store: Store, tmp_path: Path) -> N
     assert prune(store) == ["deleted", "deleted"]
     assert ages(store) == [7, 1, 0]
     assert again.digest in store.manifests
+
+
+def test_an_image_with_two_old_tags_is_deleted_once(store: Store, tmp_path: Path) -> None:
+    push(store, tmp_path, "20", 10)
+    assert prune(store, dry_run=True) == ["old"] * 3
+    assert prune(store) == ["deleted"] * 3
+    assert ages(store) == [7, 0]
 
 
 def test_a_registry_that_deletes_no_tag_alone_keeps_it(store: Store, tmp_path: Path) -> None:
@@ -118,7 +126,9 @@ def test_an_image_that_is_pushed_again_meanwhile_stays(store: Store, tmp_path: P
     assert pushed[0].digest in store.manifests
 
 
-def test_signatures_go_with_their_image(store: Store) -> None:
+@pytest.mark.parametrize("untags", [True, False])
+def test_signatures_go_with_their_image(store: Store, untags: bool) -> None:
+    store.untags = untags
     registry = MemoryRegistry(store)
     old, new = (each.digest for each in (list_code(registry)[0], list_code(registry)[-1]))
     for number, digest in enumerate((old, new)):

@@ -40,7 +40,8 @@ def test_the_noxfile_is_short_and_needs_nothing_but_torchbake(tmp_path: Path, ca
 
 def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
     monkeypatch.setattr(init, "version", lambda: "1.2.3")
-    out(capsys, "init", str(tmp_path), "--ci", "github")
+    assert main(["init", str(tmp_path), "--ci", "github"]) == 0
+    assert "pin the called workflows by the commit of v1.2.3" in " ".join(capsys.readouterr().err.split())
     assert '# dependencies = ["nox", "torchbake>=1.2.3"]\n' in (tmp_path / "noxfile.py").read_text()
     text = (tmp_path / ".github/workflows/validate.yml").read_text()
     assert "uses: torchbake/torchbake/.github/workflows/validate-images.yml@v1.2.3\n" in text
@@ -61,6 +62,20 @@ def test_a_gitignore_without_torchbakes_state_is_reported(tmp_path: Path, capsys
 def test_line_ends_are_those_of_this_repository(tmp_path: Path, capsys: Streams) -> None:
     out(capsys, "init", str(tmp_path))
     assert (tmp_path / ".gitattributes").read_text() == (TOOLKIT / ".gitattributes").read_text()
+
+
+def test_attributes_without_a_rule_for_line_ends_are_named(tmp_path: Path, capsys: Streams) -> None:
+    path = tmp_path / ".gitattributes"
+    for text, is_named in (
+        ("*.png binary\n", True),
+        ("* text=auto\n", True),
+        ("*  text=auto eol=lf\n*.png -text\n", False),
+    ):
+        path.write_text(text)
+        assert main(["init", str(tmp_path)]) == 0
+        output = " ".join(capsys.readouterr().err.split())
+        assert (f"add as the first line of {path}: * text=auto eol=lf" in output) == is_named, text
+        assert path.read_text() == text
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:

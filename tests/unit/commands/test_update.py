@@ -27,7 +27,7 @@ from torchbake.debian.lockfile import (
     format_debian_lock,
 )
 from torchbake.debian.steps import apt_steps
-from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError, UsageError
+from torchbake.errors import AdvisoryError, BaseError, EngineError, LockError, RenderError, UsageError
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
@@ -160,6 +160,19 @@ def test_update_names_images_that_an_earlier_run_locked(
     assert json.loads(capsys.readouterr().out)["unbuilt"] == [RUNTIME, DEVEL]
     assert cli.main([*words, "--no-build"]) == 0
     assert "not built" not in capsys.readouterr().err
+
+
+def test_update_asks_the_engine_before_it_renews_a_lock(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Daemon().engine
+    engine.capabilities = replace(engine.capabilities, version="20.10.24")
+    monkeypatch.setattr(update, "connect", lambda: engine)
+    base, words = spec_of(project, RUNTIME).base, ["--matrix", str(project.root / "matrix.yaml")]
+    before = find_debian_lock(project.root, base)
+    assert cli.main(["update", "cpu", *words]) == EngineError.exit_code
+    assert "builds need 23.0 or later" in capsys.readouterr().err
+    assert find_debian_lock(project.root, base) == before
 
 
 def test_update_shows_the_vulnerabilities_that_end(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.contents.layers import image_of
 from tests.unit.layouts import Entry, archive, file
 from torchbake.contents.model import Inventory
+from torchbake.contents.overlay import FolderLinks
 from torchbake.oci.layer_tree import read_changes
 from torchbake.oci.tree import FileNode, apply
 
@@ -32,14 +33,15 @@ def states(image: Inventory) -> dict[tuple[int, str], tuple[int | None, bool]]:
 def test_a_later_layer_replaces_removes_and_keeps() -> None:
     image = image_of(
         [folder("d"), file("d/kept", b"1"), file("d/gone", b"22"), file("d/new", b"333")],
-        [file("d/new", b"4444"), file("d/.wh.gone")],
+        [folder("d"), file("d/new", b"4444"), file("d/.wh.gone")],
         [file("d/gone", b"5")],
     )
     assert states(image) == {
-        (0, "d"): (None, False),
+        (0, "d"): (1, True),
         (0, "d/gone"): (1, False),
         (0, "d/kept"): (None, False),
         (0, "d/new"): (1, True),
+        (1, "d"): (None, False),
         (1, "d/new"): (None, False),
         (2, "d/gone"): (None, False),
     }
@@ -65,6 +67,8 @@ def test_an_opaque_folder_hides_lower_layers_and_not_its_own() -> None:
 def test_an_opaque_root_hides_everything_below() -> None:
     image = image_of([folder("d"), file("d/a"), file("top")], [file(".wh..wh..opq"), file("new")])
     assert sorted(image.visible) == ["new"]
+    image = image_of([folder("d"), file("d/a")], [file(".wh..wh..opq"), file("d")], [file("d/x")])
+    assert sorted(image.visible) == ["d/x"]
 
 
 def test_a_file_in_place_of_a_folder_and_back() -> None:
@@ -95,9 +99,21 @@ def test_paths_below_a_link_to_a_folder_are_real_ones() -> None:
     assert sorted(path for path in image.visible if path.startswith("lib")) == ["lib", "lib/own"]
 
 
+def test_a_relative_link_begins_at_its_own_folder() -> None:
+    image = image_of([folder("usr/lib"), link("usr/lib64", "lib"), link("lib", "../usr/lib64")], [file("lib/a")])
+    assert "usr/lib/a" in image.visible
+
+
+def test_a_path_leads_over_as_many_links_as_linux_follows() -> None:
+    for count, end in ((40, "40"), (41, "40")):
+        folders = FolderLinks(links={f"{number}": f"{number + 1}" for number in range(count)})
+        assert folders.followed("0") == end, count
+
+
 def test_a_removed_link_to_a_folder_is_not_followed() -> None:
-    image = image_of([folder("usr/lib"), link("lib", "usr/lib")], [file(".wh.lib"), file("lib/x")])
-    assert sorted(image.visible) == ["lib/x", "usr/lib"]
+    lower = [folder("usr/lib"), link("lib", "usr/lib")]
+    for layers in ([[file(".wh.lib"), file("lib/x")]], [[file(".wh.lib")], [file("lib/x")]]):
+        assert sorted(image_of(lower, *layers).visible) == ["lib/x", "usr/lib"]
 
 
 def test_a_hard_link_to_a_lower_layer_stays_when_its_target_goes() -> None:

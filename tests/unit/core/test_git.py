@@ -1,5 +1,6 @@
 """Answers and failures of git."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchbake.build.commit import commit_time, revision
-from torchbake.core.git import ask_git, head_commit
+from torchbake.core.git import ask_git, head_commit, run_git
+from torchbake.core.tracked import check_untracked
 from torchbake.errors import UsageError
 
 UNSAFE = """\
@@ -16,6 +18,7 @@ To add an exception for this directory, call:
 
 \tgit config --global --add safe.directory /srv/images
 """
+AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@example.com")
 Answering = Callable[..., list[dict[str, str]]]
 
 
@@ -62,11 +65,86 @@ def test_no_repository_and_no_commit_are_absent(code: int, output: str, answerin
 
 
 def test_no_variable_names_another_repository(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+    names = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_CEILING_DIRECTORIES"}
+    for name in names:
         monkeypatch.setenv(name, "/elsewhere")
     for name, value in {"GIT_CONFIG_COUNT": "1", "LC_ALL": "de_DE.UTF-8"}.items():
         monkeypatch.setenv(name, value)
     environments = answering(0, stdout="c0ffee\n")
     assert head_commit(Path("/srv/images")) == "c0ffee"
-    assert not environments[0].keys() & {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}
+    assert not environments[0].keys() & names
     assert (environments[0]["GIT_CONFIG_COUNT"], environments[0]["LC_ALL"]) == ("1", "C")
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_clone_with_a_bare_repository_runs_nothing(tmp_path: Path) -> None:
+    """Git took a folder of a clone for a repository, and ran the program that its `config` names."""
+    folder = tmp_path / "clone/images"
+    for name in ("objects", "refs", ".torchbake"):
+        (folder / name).mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(folder.parent)], check=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    program = f'"touch {tmp_path}/run; false"'
+    (folder / "config").write_text(f"[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = {program}\n")
+    with pytest.raises(UsageError, match=r"git ls-files fails in .*cannot use bare repository") as refused:
+        check_untracked(folder)
+    assert "Remove HEAD" in str(refused.value.hint)
+    with pytest.raises(UsageError):
+        ask_git(folder, "status", "--porcelain")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_repository_starts_no_program_for_a_status(tmp_path: Path) -> None:
+    """An unpacked archive can bring `.git` with all its settings and hooks."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "a").write_text("")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "a"], check=True)
+    hook = tmp_path / ".git/hooks/post-index-change"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hook\n")
+    hook.chmod(0o755)
+    os.utime(tmp_path / "a", (0, 0))  # `status` would write the index again
+    command = f"touch {tmp_path}/monitor; false"
+    subprocess.run(["git", "-C", str(tmp_path), "config", "core.fsmonitor", command], check=True)
+    assert ask_git(tmp_path, "status", "--porcelain", "--untracked-files=no") == "A  a"
+    assert not (tmp_path / "hook").exists()
+    assert not (tmp_path / "monitor").exists()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a commit, of real git."""
+    path = tmp_path / "repository"
+    for words in (("init", "-q", str(path)), ("-C", str(path), *AUTHOR, "commit", "-q", "--allow-empty", "-m", "one")):
+        subprocess.run(["git", *words], check=True)
+    return path
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_folder_below_a_ceiling_of_the_shell_has_its_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "images").mkdir()
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(repository))
+    assert revision(repository / "images") == head_commit(repository) != ""
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
+    """As in a container that gets the worktree alone."""
+    tree = tmp_path / "tree"
+    run_git(repository, "worktree", "add", "-q", str(tree))
+    assert revision(tree)
+    repository.rename(tmp_path / "moved")
+    for ask in (revision, commit_time):
+        with pytest.raises(UsageError, match=f"no repository at {tree}/.git: fatal: not a git repository: ") as refused:
+            ask(tree)
+        assert "git worktree repair" in str(refused.value.hint)
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_repository_without_its_head_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
+    (repository / ".git/HEAD").unlink()
+    with pytest.raises(UsageError, match=r"not a git repository \(or any"):
+        revision(repository)
+    assert revision(tmp_path) == ""

@@ -18,6 +18,7 @@ EVERYWHERE = {"LD_PRELOAD": "/x.so", "TAR_OPTIONS": "--numeric-owner", "SOURCE_D
 CHANGES: dict[ToolName, tuple[str, ...]] = {
     "uv": ("UV_RESOLUTION", "UV_CONSTRAINT", "UV_EXCLUDE", "UV_TORCH_BACKEND", "UV_MADE_UP"),
     "pip": ("PIP_CONSTRAINT", "PIP_NO_DEPS", "PIP_PRE", "PIP_TARGET", "VIRTUALENV_SYSTEM_SITE_PACKAGES"),
+    "git": ("GIT_DIR", "GIT_INDEX_FILE", "GIT_CEILING_DIRECTORIES", "GIT_TRACE", "LD_PRELOAD"),
     "docker": (
         *("DOCKER_DEFAULT_PLATFORM", "BUILDX_GIT_LABELS", "BUILDX_NO_DEFAULT_LOAD", "BUILDX_BAKE_FILE"),
         *("BUILDKIT_SYNTAX", "EXPERIMENTAL_BUILDKIT_SOURCE_POLICY"),
@@ -35,6 +36,7 @@ ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PAT
 NEEDS: dict[ToolName, tuple[str, ...]] = {
     "uv": ("UV_CACHE_DIR", "UV_INDEX_MIRROR_PASSWORD", "UV_FIND_LINKS"),
     "pip": ("PIP_INDEX_URL", "PIP_CERT", "PIP_CONFIG_FILE", "PIP_CACHE_DIR", "AWS_PROFILE"),
+    "git": ("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_0", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK"),
     "docker": (*ENGINE, "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "KUBECONFIG", "ACTIONS_RUNTIME_TOKEN"),
     "buildah": (
         "BUILDAH_ISOLATION",
@@ -93,13 +95,14 @@ def test_no_variable_turns_the_assertions_of_checks_off(tmp_path: Path, monkeypa
 
 # Starts that are the user's own: launchers, ssh, the Python that is tested; hosts that are set up; torchbake itself.
 OTHERS = (
-    *("jobs/", "setup/", "proof/", "commands/", "core/"),
-    *("hosts/over_ssh.py", "hosts/remote.py", "engine/containerd.py"),
+    *("jobs/", "setup/", "proof/", "commands/setup.py", "commands/smoke.py", "engine/emulation.py"),
+    *("hosts/over_ssh.py", "hosts/remote.py"),
 )
 
 
 def test_every_tool_that_is_started_gets_such_an_environment() -> None:
     package = TOOLKIT / "torchbake"
+    assert [name for name in OTHERS if not (package / name).exists()] == []
     plain = []
     for path in sorted(package.rglob("*.py")):
         name = str(path.relative_to(package))

@@ -52,6 +52,37 @@ def test_a_project_whose_state_git_tracks_is_not_loaded(tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("own_processes")
+@pytest.mark.parametrize("name", ["reports", "reports/cpu"])
+def test_a_link_of_reports_that_git_tracks_is_refused(name: str, tmp_path: Path) -> None:
+    """It led to verdicts that git tracks under another name."""
+    root = commit(tmp_path, "docs/cpu/0a.json", "matrix.yaml")
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).symlink_to(root / "docs" / Path(name).relative_to("reports"))
+    subprocess.run(["git", "-C", str(root), "add", "--force", name], check=True)
+    with pytest.raises(UsageError, match="git tracks") as caught:
+        check_untracked(root)
+    assert f"git rm -rf {name};" in str(caught.value.hint)
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_submodule_as_reports_is_refused(tmp_path: Path) -> None:
+    root = commit(tmp_path, "matrix.yaml")
+    (root / "reports/cpu").mkdir(parents=True)
+    entry = f"160000,{'1' * 40},reports"
+    subprocess.run(["git", "-C", str(root), "update-index", "--add", "--cacheinfo", entry], check=True)
+    with pytest.raises(UsageError, match="git tracks"):
+        check_untracked(root)
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_state_is_not_trusted_if_git_fails(tmp_path: Path) -> None:
+    root = commit(tmp_path, ".torchbake/bases/debian12.json")
+    (root / ".git/index").write_bytes(b"damaged")
+    with pytest.raises(UsageError, match="git ls-files fails"):
+        check_untracked(root)
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_pages_of_reports_may_be_committed(tmp_path: Path) -> None:
     names = (
         "reports/index.html",
@@ -60,6 +91,14 @@ def test_pages_of_reports_may_be_committed(tmp_path: Path) -> None:
         "reports/benchmark/results.jsonl",
     )
     check_untracked(commit(tmp_path, *names))
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_list_of_files_that_git_cannot_read_is_an_error(tmp_path: Path) -> None:
+    root = commit(tmp_path, ".torchbake/bases/debian12.json")
+    (root / ".git/index").write_bytes(b"damaged")
+    with pytest.raises(UsageError, match=r"git ls-files fails in .*index file"):
+        check_untracked(root)
 
 
 def test_git_is_not_asked_where_it_has_nothing_to_say(tmp_path: Path) -> None:

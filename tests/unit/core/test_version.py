@@ -8,6 +8,7 @@ import pytest
 
 from torchbake.core import version as module
 from torchbake.core.version import UNKNOWN, requirement, tag, version
+from torchbake.errors import UsageError
 
 
 @pytest.fixture
@@ -49,7 +50,13 @@ def test_a_copy_in_another_repository_ignores_that_ones_commit(monkeypatch: pyte
 NO_REPOSITORY = subprocess.CompletedProcess([], 128, stdout=b"", stderr=b"fatal: not a git repository: .git")
 
 
-@pytest.mark.parametrize("answer", [NO_REPOSITORY, FileNotFoundError("git"), subprocess.TimeoutExpired("git", 1)])
+def test_a_git_folder_without_a_repository_is_an_error(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
+    git(monkeypatch, NO_REPOSITORY)
+    with pytest.raises(UsageError, match="finds no repository at"):
+        version()
+
+
+@pytest.mark.parametrize("answer", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 1)])
 def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     git(monkeypatch, answer)
     assert version() == UNKNOWN

@@ -22,6 +22,6 @@ def hash_of(text: str) -> int:
 def address(one: DebianPackage) -> str:
     """The line of `apt-get --print-uris` for a package."""
     mirror = SECURITY if one.archive == "security" else MIRROR
-    version = one.version.replace(":", "%3a")
+    version, path = one.version.replace(":", "%3a"), one.path.replace("+", "%2b")
     file = f"{one.name}_{version}_{one.architecture}.deb"
-    return f"'{mirror}/{one.path}' {file} {one.size} SHA256:{one.sha256}"
+    return f"'{mirror}/{path}' {file} {one.size} SHA256:{one.sha256}"

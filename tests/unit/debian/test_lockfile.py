@@ -37,6 +37,8 @@ def test_a_lock_is_read_as_it_was_written(project: Project) -> None:
     assert parse_debian_lock(text, "x.lock") == OLD
     assert format_debian_lock(base, parse_debian_lock(text, "x.lock")) == text
     assert OLD.python(base) == "3.11"
+    epoch = replace(OLD, installs={STEP.key: (package("python3", "1:3.13.5-1"),)})
+    assert (epoch.python(base), replace(OLD, installs={}).python(base)) == ("3.13", "")
 
 
 def test_the_first_step_installs_the_upgrades() -> None:
@@ -55,8 +57,10 @@ def test_a_version_of_the_matrix_wins_over_an_upgrade() -> None:
 
 
 def test_a_step_that_no_lock_has_is_an_error() -> None:
-    with pytest.raises(LockError, match="libgl1"):
-        OLD.of([AptStep(name="packages", packages=("libgl1",), below=STEP.packages)])
+    steps = [AptStep(name="packages", packages=("libgl1",), below=STEP.packages)]
+    for of in (OLD.of, OLD.part):
+        with pytest.raises(LockError, match="libgl1"):
+            of(steps)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +88,12 @@ def test_a_base_has_packages_or_a_digest(project: Project) -> None:
     text = format_debian_lock(spec_of(project, RUNTIME).base, replace(OLD, base=()))
     with pytest.raises(LockError, match="is no digest"):
         parse_debian_lock(text, "images/debian12.lock")
+
+
+def test_a_base_is_compared_by_its_packages_or_its_digest() -> None:
+    assert replace(OLD, base=(), digest=DIGEST).base_digest == DIGEST
+    newer = replace(OLD, base=(package("libc6"), package("libssl3", "3.0.18-1")))
+    assert OLD.base_digest == replace(OLD, upgrade=()).base_digest != newer.base_digest
 
 
 def test_a_lock_of_another_suite_is_refused(project: Project, tmp_path: Path) -> None:

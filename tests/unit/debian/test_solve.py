@@ -19,6 +19,7 @@ BASE = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm",
 SYSTEM = AptStep(name="system", packages=("python3",))
 GIT = AptStep(name="added", packages=("git",), below=("python3",))
 PYTHON, PERL, TOOL = package("python3", "3.11.2-1+b1"), package("perl"), package("git", "1:2.39.5-0+deb12u2")
+BASE_PACKAGES = tuple(package(f"lib{letter}") for letter in "abcdefgh")
 FIX = package("libssl3", "3.0.18-1", archive="security", path="pool/updates/main/o/openssl/libssl3_3.0.18-1_amd64.deb")
 
 
@@ -34,10 +35,10 @@ def test_the_requests_are_all_steps_with_those_below_them() -> None:
 
 def test_a_step_has_what_the_steps_below_it_lack() -> None:
     output = answer(
-        base=[package("libc6")], upgrade=[FIX], python3=[PYTHON, FIX], python3_git=[PYTHON, PERL, TOOL, FIX]
+        base=reversed(BASE_PACKAGES), upgrade=[FIX], python3=[PYTHON, FIX], python3_git=[PYTHON, PERL, TOOL, FIX]
     )
     lock = lock_of(BASE, [SYSTEM, GIT], output, [archive_of("debian")])
-    assert lock.base == (package("libc6"),)
+    assert lock.base == BASE_PACKAGES
     assert lock.upgrade == (FIX,)
     assert lock.installs == {"python3": (PYTHON,), "git after python3": (TOOL, PERL)}
 
@@ -52,6 +53,9 @@ def test_public_archives_have_several_addresses(host: str) -> None:
 
 def test_an_address_of_the_hosts_mirror_is_relative_too() -> None:
     output = answer(base=[], upgrade=[FIX], python3=[]).replace(SECURITY, "http://me:pw@mirror.example/security")
+    for end in ("", "/"):
+        host = AptConfig(security_mirror=f"http://me:pw@mirror.example/security{end}")
+        assert lock_of(BASE, [SYSTEM], output, known_archives("debian", host)).upgrade == (FIX,)
     from_mirror = archive_of("debian")
     with pytest.raises(LockError, match=r"libssl3 comes from http://mirror\.example"):
         lock_of(BASE, [SYSTEM], output, [from_mirror])

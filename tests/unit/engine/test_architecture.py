@@ -38,7 +38,7 @@ def test_a_missing_image_is_an_error(daemon: Daemon) -> None:
 def test_containers_of_another_architecture_name_their_platform(daemon: Daemon) -> None:
     for image, options in ((OURS, {}), (THEIRS, {"platform": "linux/arm64"})):
         with Cluster(daemon.engine, image) as cluster:
-            cluster.run([ContainerNode(command=("true",)), ContainerNode(command=("true",))])
+            cluster.run([ContainerNode(command=("true",)), ContainerNode(command=("true",))], delay=0)
         boxes = daemon.started[-2:]
         assert [{key: box.options[key] for key in ("platform",) if key in box.options} for box in boxes] == [
             options

@@ -1,19 +1,20 @@
 """Capabilities of each kind of engine, by recorded answers of real ones, and the problems of commands there."""
 
 import os
+import pwd
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from torchbake.engine import capability
 from torchbake.engine.address import DEFAULT, Address
 from torchbake.engine.capability import (
     NO_UIDMAP,
     Capabilities,
     Need,
-    can_bootstrap,
+    bootstrap_problem,
     capabilities_of,
     identity_of,
     number,
@@ -81,7 +82,7 @@ REFUSED: dict[str, dict[Need, str]] = {
 
 def engine(name: str = "docker 26.1", address: Address = DEFAULT, **facts: Any) -> Capabilities:
     info, version = RECORDED[name]
-    return replace(capabilities_of(address, info, version, CLI, bootstraps=True), **facts)
+    return replace(capabilities_of(address, info, version, CLI, no_bootstrap=None), **facts)
 
 
 def refusal(it: Capabilities, need: Need = Need.BUILD) -> str:
@@ -144,15 +145,31 @@ def test_commands_beside_the_engine_are_looked_at() -> None:
         assert bool(text) == bool(words)
 
 
-def test_a_user_without_uidmap_bootstraps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert problems(engine(bootstraps=False), Need.BOOTSTRAP) == [NO_UIDMAP]
-    assert not problems(engine(bootstraps=False), Need.BUILD)  # a registry may serve the base
-    for uid, commands, able in ((0, (), True), (1000, (), False), (1000, ("newuidmap",), False),
-                                (1000, ("newuidmap", "newgidmap"), True)):  # fmt: skip
+def test_a_user_without_uidmap_bootstraps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problems(engine(no_bootstrap=NO_UIDMAP), Need.BOOTSTRAP) == [NO_UIDMAP]
+    assert not problems(engine(no_bootstrap=NO_UIDMAP), Need.BUILD)  # a registry may serve the base
+    for name in ("subuid", "subgid"):
+        (tmp_path / name).write_text(f"{pwd.getpwuid(os.getuid()).pw_name}:100000:65536\n")
+    for uid, commands, problem in ((0, (), None), (1000, (), NO_UIDMAP), (1000, ("newuidmap",), NO_UIDMAP),
+                                   (1000, ("newuidmap", "newgidmap"), None)):  # fmt: skip
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
         monkeypatch.setattr(shutil, "which", lambda name, commands=commands: name if name in commands else None)
-        assert can_bootstrap() is able
-    assert capability.NO_UIDMAP.remedy
+        assert bootstrap_problem(tmp_path) is problem
+
+
+def test_a_user_without_a_range_of_uids_bootstraps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mmdebstrap itself says that it is unable to pick a mode, or takes fakechroot."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for name, text in (("subuid", f"{user}:100000:65536\n"), ("subgid", f"{user}2:100000:65536\n")):
+        (tmp_path / name).write_text(text)
+    problem = bootstrap_problem(tmp_path)
+    assert problem
+    assert problem.reason.endswith(f": no line for {user} in {tmp_path}/subgid.")
+    assert f"--add-subgids 100000-165535 {user}" in problem.remedy
+    (tmp_path / "subuid").unlink()
+    assert f"{tmp_path}/subuid and {tmp_path}/subgid" in str(bootstrap_problem(tmp_path))
 
 
 def test_podman_is_known_by_its_folder_not_by_its_changing_id() -> None:

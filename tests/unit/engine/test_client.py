@@ -12,7 +12,7 @@ import requests
 from docker.errors import DockerException, NotFound
 from urllib3.exceptions import IncompleteRead, ProtocolError
 
-from torchbake.engine import client
+from torchbake.engine import client, sdk
 from torchbake.engine.address import DEFAULT
 from torchbake.engine.docker_cli import DockerCli
 from torchbake.errors import EngineError
@@ -59,6 +59,16 @@ def test_no_engine_is_told_with_its_address_in_words(
     assert not set(message.partition(": ")[2]) & set("()[]")
     assert caught.value.hint
     assert "nox -s setup" in caught.value.hint
+
+
+def test_an_engine_by_ssh_is_missing_in_the_words_of_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
+    monkeypatch.setattr(client, "sdk_client", fail(wrapped(http.client.RemoteDisconnected("Remote end closed"))))
+    monkeypatch.setattr(sdk, "relay", lambda host: "unix:///tmp/x/docker.sock")
+    for words, expected in (("Host key verification failed.", "Host key verification failed."), ("", "it closes the")):
+        monkeypatch.setattr(sdk, "last_message", lambda address, words=words: words)
+        with pytest.raises(EngineError, match=rf"ssh://me@far \(from DOCKER_HOST\): {expected}"):
+            client.connect()
 
 
 def test_the_default_address_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:

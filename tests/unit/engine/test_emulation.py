@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.engine.emulation import no_emulation, register, runs
+from torchbake.engine.emulation import no_emulation, runs
 
 QEMU = """\
 enabled
@@ -44,13 +44,3 @@ def test_a_machine_without_binfmt_runs_its_own_platform_alone(tmp_path: Path) ->
     assert runs("linux/amd64", tmp_path / "nowhere")
     assert not runs("linux/arm64", tmp_path / "nowhere")
     assert "setup" in no_emulation("linux/arm64").remedy
-
-
-def test_qemu_is_registered_by_the_line_of_its_package(tmp_path: Path) -> None:
-    line = r":qemu-aarch64:M::\x7fELF:\xff:/usr/libexec/qemu-binfmt/aarch64-binfmt-P:OPF"
-    (tmp_path / "qemu-aarch64.conf").write_text(f"# qemu\n{line}\n")
-    (tmp_path / "qemu-aarch64_be.conf").write_text(":another:")
-    register("linux/arm64", tmp_path, tmp_path)
-    assert (tmp_path / "register").read_text() == line
-    with pytest.raises(OSError, match="x86_64"):
-        register("linux/amd64", tmp_path, tmp_path)

@@ -1,10 +1,13 @@
 """The ssh by which an engine elsewhere is reached: its words, as the docker command would write them."""
 
 import shutil
+import socket
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from torchbake.engine.ssh_relay import ssh_command
+from torchbake.engine.ssh_relay import _relay, last_message, ssh_command
 from torchbake.errors import EngineError
 
 BEGIN, END = ["ssh", "-o", "ConnectTimeout=30", "-T"], ["system", "dial-stdio"]
@@ -39,3 +42,18 @@ def test_without_ssh_there_is_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(EngineError, match="ssh command is not installed"):
         ssh_command("ssh://far")
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_the_last_message_of_ssh_is_kept(tmp_path: Path) -> None:
+    """The engine's client sees a closed connection alone."""
+    address = f"unix://{tmp_path}/docker.sock"
+    assert last_message(address) == ""
+    ours, theirs = socket.socketpair()
+    server = Mock(accept=Mock(side_effect=[(theirs, None), InterruptedError]))
+    words = ["sh", "-c", "echo one >&2; echo 'Host key verification failed.' >&2"]
+    with ours:
+        with pytest.raises(InterruptedError):
+            _relay(server, words, tmp_path / "errors")
+        assert ours.recv(1) == b""  # ssh has ended
+    assert last_message(address) == "Host key verification failed."

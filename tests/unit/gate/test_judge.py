@@ -77,7 +77,9 @@ def test_days_count_from_the_fix_if_there_is_one() -> None:
     assert not refused(file, old)
     assert not refused(file, replace(old, fixed="2", fixed_on=TODAY - timedelta(14)))
     assert refused(file, replace(old, fixed="2", fixed_on=TODAY - timedelta(15)))
-    assert refused(file, replace(old, fixed="2"))  # the day of the fix is not known
+    # Without the day of the fix, days count from the publication.
+    assert refused(file, replace(old, fixed="2"))
+    assert not refused(file, replace(SSL, fixed="2", published=TODAY - timedelta(14)))
 
 
 def test_one_rule_is_enough_and_is_named() -> None:

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from torchbake.errors import HostConfigError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 
 
@@ -185,6 +186,17 @@ def test_without_apts_answer_the_settings_of_its_files_count(
     path: str, text: str, proxies: list[tuple[str, str]], host: Host
 ) -> None:
     assert list(host.write(f"etc/apt/{path}", text).apt().proxies) == proxies
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_an_apt_that_cannot_read_its_settings_has_its_own_words(tmp_path: Path) -> None:
+    program = tmp_path / "apt-config"
+    program.write_text("#!/bin/sh\necho 'E: Syntax error /etc/apt/apt.conf.d/01proxy:1: Extra junk' >&2\nexit 100\n")
+    program.chmod(0o755)
+    with pytest.raises(HostConfigError, match=r"Syntax error /etc/apt/apt\.conf") as caught:
+        read_apt_config({"PATH": f"{tmp_path}:/usr/bin:/bin"}, tmp_path)
+    assert "TORCHBAKE_APT_PROXY" in str(caught.value.hint)
+    assert read_apt_config({"PATH": str(tmp_path / "empty")}, tmp_path) == AptConfig()
 
 
 def test_a_proxy_that_is_named_wins_and_apt_is_not_asked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.unit.conftest import image
+from torchbake.errors import HostConfigError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_texts
 from torchbake.hostconfig.index_logins import check_logins, with_found_login
@@ -70,6 +71,22 @@ def test_a_keyring_has_the_password_if_uv_or_pip_may_use_it(tmp_path: Path, own_
     assert login_of(ACME, **environ) == "me"
     for name in ("UV_KEYRING_PROVIDER", "PIP_KEYRING_PROVIDER"):
         assert login_of(ACME, **environ, **{name: "subprocess"}) == "me:ring", name
+
+
+def test_a_keyring_that_fails_has_its_own_words(tmp_path: Path, own_processes: None) -> None:
+    program = tmp_path / "keyring"
+    environ = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "UV_INDEX_ACME_2_USERNAME": "me",
+        "UV_KEYRING_PROVIDER": "subprocess",
+    }
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    assert login_of(ACME, **environ) == "me", "it has no password"
+    program.write_text("#!/bin/sh\necho 'NoKeyringError: No recommended backend' >&2\nexit 1\n")
+    with pytest.raises(HostConfigError, match="NoKeyringError: No recommended backend") as caught:
+        login_of(ACME, **environ)
+    assert "unset UV_KEYRING_PROVIDER" in str(caught.value.hint)
 
 
 def test_a_projects_images_alone_get_its_indexes_and_logins() -> None:

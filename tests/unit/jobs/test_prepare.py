@@ -147,6 +147,17 @@ def test_the_job_file_and_output_are_not_carried(tmp_path: Path) -> None:
     assert carries(tmp_path, "include: ['**', x.out]") == {"train.py", "job.yaml.txt", "outer.py", "x.out"}
 
 
+def test_an_earlier_manifest_is_not_carried(tmp_path: Path) -> None:
+    """Each `job show kubernetes job.yaml > NAME.yaml` held the files of the one before it."""
+    manifest = (Path(__file__).parents[1] / "golden/jobs/kubernetes.yaml").read_text()
+    (tmp_path / "k8s.yaml").write_text(manifest)
+    (tmp_path / "bare.yml").write_text(manifest.partition("\n")[2])
+    (tmp_path / "other.yaml").write_text(manifest.replace("managed-by: torchbake", "managed-by: helm"))
+    write(tmp_path, "train.py")
+    assert carries(tmp_path) == {"train.py", "other.yaml"}
+    assert carries(tmp_path, "include: ['**', k8s.yaml]") == {"train.py", "other.yaml", "k8s.yaml"}
+
+
 def test_the_files_of_dockerignore_are_not_carried(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "data/a.csv", "data/keep.csv", "n.ipynb")
     (tmp_path / ".dockerignore").write_text("data\n!data/keep.csv\n")

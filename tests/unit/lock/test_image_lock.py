@@ -1,7 +1,7 @@
 """Locking: what is asked, what must agree, and what stays. The resolver itself is replaced by answers."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from torchbake.lock import image_lock as locking
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock, renewed
 from torchbake.lock.lockfile import Lock, Pin, format_lock
-from torchbake.lock.uv import UvRequest
+from torchbake.lock.uv import MissingWheelError, UvRequest
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, ProjectSpec
 
 CUDA, CPU = image("2.10.0", "cuda12.8"), image("2.13.0", "cpu")
 
@@ -144,6 +144,13 @@ def test_the_same_is_refused_while_locking(
         make_lock(spec, PipConfig())
 
 
+def test_a_project_requires_its_packages_itself() -> None:
+    lock = lock_for(CPU, [*cpu_pins(), pin("einops", "0.8")])
+    check_agreement(replace(CPU, project=ProjectSpec(folder="trainer", lock="uv.lock")), lock)
+    with pytest.raises(LockError, match="einops, which no package requires"):
+        check_agreement(CPU, lock)
+
+
 def test_wheels_with_the_rows_own_local_version_agree(answering: Callable[..., Resolver]) -> None:
     answering(*cuda_pins(torch="2.10.0+cu128"))
     assert make_lock(CUDA, PipConfig()).pins["torch"].version == "2.10.0+cu128"
@@ -242,13 +249,15 @@ VISION = pin("torchvision", "0.25.0+cpu")
 class Sources:
     """uv on a host whose own sources and whose accelerator's index have different things; asked by what is given."""
 
-    def __init__(self, own: list[Pin] | str, more: list[Pin] | str) -> None:
-        self.answers = {False: own, True: more}
+    def __init__(self, own: list[Pin] | str | LockError, more: list[Pin] | str) -> None:
+        self.answers: Mapping[bool, list[Pin] | str | LockError] = {False: own, True: more}
         self.queries: list[PipConfig] = []
 
     def __call__(self, question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
         self.queries.append(config)
         answer = self.answers["wheels.example" in config.index_url or "mirror.example" in config.index_url]
+        if isinstance(answer, LockError):
+            raise answer
         if isinstance(answer, str):
             raise LockError(answer)
         return tuple(answer)
@@ -256,7 +265,7 @@ class Sources:
 
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sources]:
-    def install(own: list[Pin] | str, more: list[Pin] | str) -> Sources:
+    def install(own: list[Pin] | str | LockError, more: list[Pin] | str) -> Sources:
         value = Sources(own, more)
         monkeypatch.setattr(locking, "resolve", value)
         return value
@@ -295,6 +304,13 @@ def test_an_index_that_fails_is_named_with_what_to_set(sources: Callable[..., So
         assert words in caught.value.message
     assert "TORCHBAKE_INDEX_CPU" in (caught.value.hint or "")
     assert "secret" not in caught.value.sentence
+
+
+def test_a_missing_wheel_is_named_before_an_index_that_fails(sources: Callable[..., Sources]) -> None:
+    sources(MissingWheelError("no version fits", hint="Make the wheel of fvcore."), "Connection refused")
+    with pytest.raises(LockError, match="Connection refused") as caught:
+        make_lock(WITH_INDEX, PipConfig())
+    assert str(caught.value.hint).startswith("Make the wheel of fvcore. If that index cannot be reached: set ")
 
 
 @pytest.mark.parametrize(

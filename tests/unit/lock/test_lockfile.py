@@ -47,12 +47,12 @@ pins = st.builds(
     hashes=st.sets(digests, min_size=1, max_size=3).map(sorted).map(tuple),
     via=st.lists(names, max_size=2, unique=True).map(tuple),
 )
-wheels = st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name)
+wheels = st.lists(pins, min_size=1, max_size=5, unique_by=lambda pin: pin.name)
 locks = st.builds(
     Lock,
     inputs=st.builds("torch=={}; python 3.{}".format, numbers, st.integers(10, 20)),
     layers=st.builds(
-        lambda pins, first: assign_layers(pins, [pin.name for pin in pins[first:]]), wheels, st.integers(0, 8)
+        lambda pins, first: assign_layers(pins, [pin.name for pin in pins[first:]]), wheels, st.integers(0, 5)
     ),
     packages=st.lists(names, max_size=2).map(tuple),
     build=st.one_of(st.just(()), wheels.map(tuple)),
@@ -77,7 +77,7 @@ def test_a_lock_survives_being_written_and_read(lock: Lock) -> None:
     assert parse_lock(format_lock(lock), "x") == lock
 
 
-@given(st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name))
+@given(st.lists(pins, min_size=1, max_size=5, unique_by=lambda pin: pin.name))
 def test_each_wheel_is_in_one_layer_whatever_the_order(actual: list[Pin]) -> None:
     layers = assign_layers(actual)
     assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in actual)

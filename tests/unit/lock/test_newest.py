@@ -12,7 +12,7 @@ import requests
 from packaging.version import Version
 
 from tests.unit.conftest import cpu_pins, cuda_pins, image, lock_for, pin
-from torchbake.errors import LockError
+from torchbake.errors import HostConfigError, LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock import newest as odd
 from torchbake.lock.lockfile import Pin, format_lock
@@ -131,19 +131,22 @@ FILES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The requested URLs. One answers in JSON, one in HTML, and one is not reached."""
+    """The requested URLs. One answers in JSON, one in HTML, one with a trap, and one is not reached."""
     requested: list[str] = []
+    texts = {"html": b"<a>it</a>", "deep": b'{"files": ' + b"[" * 100_000, "long": b" " * 33 * 2**20}
 
-    def get(url: str, **_: object) -> requests.Response:
+    def get(_: requests.Session, url: str, **words: Any) -> requests.Response:
         requested.append(url)
+        assert "json" in words["headers"]["Accept"]
         if "down" in url:
             raise requests.ConnectionError
         answer = requests.Response()
-        answer.status_code = 200
-        answer.raw = io.BytesIO(b"<a>it</a>" if "html" in url else json.dumps({"files": FILES}).encode())
+        answer.status_code, answer.url = 200, url
+        text = next((text for name, text in texts.items() if name in url), json.dumps({"files": FILES}).encode())
+        answer.raw = io.BytesIO(text)
         return answer
 
-    monkeypatch.setattr(requests, "get", get)
+    monkeypatch.setattr(requests.Session, "get", get)
     return requested
 
 
@@ -159,6 +162,13 @@ def test_no_index_that_tells_is_no_time(requested: list[str]) -> None:
     assert upload_times("hydra-core", PipConfig(index_url="file:///srv/simple")) == {}
     assert upload_times("hydra-core", PipConfig(no_index=True)) == {}
     assert requested == ["https://html.example/hydra-core/"]
+
+
+@pytest.mark.usefixtures("requested")
+def test_no_page_of_an_index_takes_all_memory() -> None:
+    assert upload_times("hydra-core", PipConfig(index_url="https://deep.example")) == {}
+    with pytest.raises(HostConfigError, match=r"https://long.example/hydra-core/: this page .* 32 MiB"):
+        upload_times("hydra-core", PipConfig(index_url="https://long.example"))
 
 
 def test_a_project_without_setuptools_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:

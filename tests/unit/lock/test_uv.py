@@ -2,14 +2,17 @@
 
 import io
 import tarfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.wheels import write_wheel
+from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
-from torchbake.lock.uv import UvRequest, resolve, uv_environment, why_not_installable
+from torchbake.lock.uv import MissingWheelError, UvRequest, resolve, uv_environment, why_not_installable
 
 pytestmark = pytest.mark.usefixtures("own_processes")
 
@@ -42,6 +45,20 @@ def test_a_dependency_without_a_wheel_is_named(packages: Path) -> None:
     assert why_not_installable("app==1.0", "3.11", config) == ""
     assert "parser" in why_not_installable("app==2.0", "3.11", config).partition("has no wheel")[0]
     assert "nowhere was not found" in why_not_installable("app==3.0", "3.11", config)
+
+
+def test_a_package_without_any_wheel_is_named_in_the_next_step(packages: Path) -> None:
+    _write_source(packages, "score", "0.1")
+    config = PipConfig(no_index=True, find_links=(str(packages),))
+    for requirements, name in ((("score", "app<2"), "score"), (("app==2.0",), "parser")):
+        with pytest.raises(MissingWheelError) as caught:
+            resolve(UvRequest(requirements=requirements, python="3.11"), config)
+        hint = str(caught.value.hint)
+        assert hint.startswith(f"No wheel of {name} fits Python 3.11")
+        assert f"pip wheel --wheel-dir FOLDER {name}`" in hint
+    with pytest.raises(LockError) as other:
+        resolve(UvRequest(requirements=("nowhere",), python="3.11"), config)
+    assert not isinstance(other.value, MissingWheelError)
 
 
 CHANGES = {
@@ -90,3 +107,23 @@ def test_a_wheel_of_the_platform_is_taken(packages: Path) -> None:
     for platform, version in (("linux/amd64", "5.1"), ("linux/arm64", "5.0")):
         (pin,) = resolve(UvRequest(requirements=("parser",), python="3.11", platform=platform), config)
         assert pin.version == version, platform
+
+
+def _index(folder: Path, wheels: Mapping[str, str]) -> str:
+    """Write an index with wheels of `app`, their tags by version, and return its address."""
+    for version, tag in wheels.items():
+        write_wheel(folder / "app", "app", version, {}, tag=tag)
+    links = (f'<a href="{path.name}">{path.name}</a>' for path in sorted((folder / "app").glob("*.whl")))
+    (folder / "app/index.html").write_text("<!DOCTYPE html>" + "".join(links))
+    return folder.as_uri()
+
+
+def test_a_kept_version_may_have_its_wheel_in_any_index(packages: Path, tmp_path: Path) -> None:
+    """A mirror holds a wheel of the version for one Python alone; the main index has one for each."""
+    mirror = _index(tmp_path / "mirror", {"1.5": "cp311-cp311-linux_x86_64"})
+    main = _index(tmp_path / "main", {"1.5": "py3-none-any", "1.6": "py3-none-any"})
+    config = PipConfig(index_url=main, extra_index_urls=(mirror,))
+    request = UvRequest(requirements=("app",), python="3.13", preferred="app==1.5\n")
+    assert [pin.version for pin in resolve(request, config)] == ["1.5"]
+    request = replace(request, requirements=("app>1.5",))  # the kept version does not fit
+    assert [pin.version for pin in resolve(request, config)] == ["1.6"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.conftest import image, init_image
 from torchbake.matrix.platforms import (
     PlatformGroups,
+    bases_of,
     id_of_tag,
     one_of_each_tag,
     platform_tag,
@@ -34,6 +35,7 @@ def test_one_image_of_each_tag_stays() -> None:
 
 def test_a_base_is_selected_by_its_words() -> None:
     specs = (AMD, image(base=replace(AMD.base, platform=ARM64), platform=ARM64))
+    assert bases_of((*specs, DEVEL)) == [spec.base for spec in specs]
     for spec in specs:
         assert select(specs, words_of_base(spec.base).split()).specs == (spec,)
 

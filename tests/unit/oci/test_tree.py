@@ -44,7 +44,7 @@ def random_tree(random: Random, root: FileNode = FOLDER) -> dict[str, FileNode]:
 
 def test_the_changes_between_two_trees_make_one_of_the_other() -> None:
     random, replaced = Random(7), 0
-    for _ in range(3000 if NIGHTLY else 1500):
+    for _ in range(3000 if NIGHTLY else 600):
         before, after = (random_tree(random, random.choice((FOLDER, OTHERS[0]))) for _ in range(2))
         changes = difference(before, after)
         assert apply(before, changes) == after
@@ -58,7 +58,7 @@ def test_the_changes_between_two_trees_make_one_of_the_other() -> None:
         for change in changes:
             if change[0] not in above:
                 assert apply(before, [other for other in changes if other is not change]) != after
-    assert replaced > 100
+    assert replaced > 40
 
 
 def test_each_change_has_the_folders_above_it() -> None:

@@ -118,6 +118,7 @@ def test_a_manifest_of_any_bytes_is_a_value_or_an_error(data: bytes, kind: str) 
         {"digest": DIGEST, "size": 2**63},
         {"digest": "sha256:../../../etc/passwd", "size": 1},
         {"digest": f"sha256:{'A' * 64}", "size": 1},
+        {"digest": f"{DIGEST}a", "size": 1},
         {"digest": DIGEST, "size": 1, "mediaType": 5},
         {"size": 1},
         DIGEST,

@@ -144,6 +144,22 @@ def test_a_tag_stays_if_an_image_has_no_rank(theirs: dict[str, str], ours: dict[
     assert held_back == {"latest": "it holds an image that is not ours (123)"}
 
 
+def test_an_image_without_a_rank_keeps_its_own_tags() -> None:
+    moves, held_back = moves_to("b", labels(torch="two"), {OURS: hold("a", torch="two")})
+    assert ([move.after for move in moves], held_back) == (["b"], {})
+
+
+@pytest.mark.parametrize(
+    ("version", "held_back"),
+    [("1.9.0", {"latest": "volume-permissions 1.10.0 is newer"}), ("1.10.0", {}), ("1.11.0", {})],
+)
+def test_an_older_init_image_takes_no_tag(version: str, held_back: dict[str, str]) -> None:
+    """All versions of an init image have one id, and one repository."""
+    theirs, ours = ({f"{LABEL}.id": "volume-permissions", VERSION_LABEL: text} for text in ("1.10.0", version))
+    moves, reasons = moves_to("b", ours, {"latest": TagHolder(digest="a", labels=theirs)})
+    assert (len(moves), reasons) == (1 - len(held_back), held_back)
+
+
 def test_an_image_has_the_rank_of_its_versions() -> None:
     init = {f"{LABEL}.id": "volume-permissions", VERSION_LABEL: "1.10.0"}
     assert rank_of(init) == (Version("1.10.0"),)

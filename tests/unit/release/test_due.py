@@ -7,12 +7,14 @@ import pytest
 
 from tests.unit.registries import MemoryRegistry, Store
 from tests.unit.release.test_publisher import OURS, Place
-from torchbake.errors import LockError, RegistryError
+from torchbake.errors import LockError, RegistryError, RenderError
+from torchbake.matrix.spec import AMD64, ARM64
 from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
 from torchbake.oci.tag_names import ImmutableTag
 from torchbake.registry.transport import StatusError
 from torchbake.release.decide import TagHolder
-from torchbake.release.due import NewestRelease, Today, judge, newest_releases
+from torchbake.release.due import NewestRelease, Today, index_flaw, judge, newest_releases
+from torchbake.release.platforms import joined_inputs
 
 TAG = ImmutableTag(name=OURS, revision=3)
 
@@ -46,6 +48,7 @@ def release(
         (today("new"), release(), f"its base debian12 changed since {TAG}"),
         (today("new", files="others"), release(), f"its inputs changed since {TAG}"),
         (today(doubt="silent"), release(), f"unknown whether its base debian12 has changed since {TAG}: silent"),
+        (today("old"), release(inputs="", base=""), f"its inputs, or its base debian12, changed since {TAG}"),
         (today("new"), release(base=""), f"its inputs, or its base debian12, changed since {TAG}"),
         (today(doubt="silent"), release(base=""), f"unknown whether its base debian12 has changed since {TAG}: silent"),
     ],
@@ -66,12 +69,29 @@ def test_what_is_released_with_the_same_inputs_is_not_due(image: Today, there: N
     assert (value.due, value.reason) == (False, f"released as {TAG}")
 
 
-def test_what_cannot_be_built_is_due_and_says_why() -> None:
+@pytest.mark.parametrize("kind", [LockError, RenderError])
+def test_what_cannot_be_built_is_due_and_says_why(kind: type[LockError | RenderError]) -> None:
     def inputs(base: str) -> str:
-        raise LockError(f"The lock is out of date.\n  on {base}")
+        raise kind(f"The lock is out of date.\n  on {base}")
 
     value = judge(Today(id=OURS, base="debian12", inputs=inputs, bases=("old",)), release())
     assert (value.due, value.reason) == (True, "The lock is out of date.")
+
+
+def test_an_index_is_of_the_newest_images_of_its_platforms() -> None:
+    amd, arm = release("a"), release("b")
+    joined = joined_inputs({AMD64: "a", ARM64: "b"})
+    earlier = f"the index {TAG} has an earlier image of a platform"
+    for parts, index, flaw in (
+        ((amd, arm), release(joined), ""),
+        ((amd, arm), None, "the index of its platforms is not released"),
+        ((amd, arm), release(joined, recorded=False), f"the release of the index {TAG} was interrupted"),
+        ((amd, release("c")), release(joined), earlier),
+        ((amd, None), release(joined), earlier),
+        ((amd, None), release(""), earlier),  # no inputs equal no others
+        ((amd, arm), NewestRelease(tag=TAG, image=None, recorded=True), earlier),
+    ):
+        assert index_flaw(dict(zip((AMD64, ARM64), parts, strict=True)), index) == flaw
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["rolling tags left to promote", "whole"])

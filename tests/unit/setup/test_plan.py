@@ -11,7 +11,7 @@ import pytest
 from tests.unit.conftest import SMALL
 from torchbake.commands import setup
 from torchbake.engine.address import DEFAULT, Address
-from torchbake.engine.capability import Capabilities, Need, problems
+from torchbake.engine.capability import NO_UIDMAP, Capabilities, Need, problems
 from torchbake.errors import MatrixError, SetupError, UsageError
 from torchbake.setup import plan as hosts
 from torchbake.setup.paths import EnginePaths
@@ -262,7 +262,7 @@ def test_a_context_without_an_address_is_reported_without_start() -> None:
 def test_check_shows_the_words_that_commands_are_refused_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine = dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman", bootstraps=False)
+    engine = dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman", no_bootstrap=NO_UIDMAP)
     host = change(READY, engine=engine)
     setup._report(host, plan(host), PATHS, arguments(tmp_path))
     rows, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from tests.unit.conftest import NIGHTLY
 from tests.unit.layouts import archive, damage, file, put, sha256
 from tests.unit.store.writers import DATA, keep, packed, stores
 from torchbake.core.paths import TOOLKIT
-from torchbake.store.blobs import locked
+from torchbake.oci.manifest import Blob
+from torchbake.store.blobs import StoreEntry, locked
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 
@@ -41,6 +43,21 @@ def test_a_blob_that_is_written_again_as_it_was_is_sound(tmp_path: Path) -> None
     path.write_bytes(DATA)
     assert store.holds(packed(DATA).layer.blob)
     assert stat.S_IMODE(path.stat().st_mode) == 0o444
+
+
+def test_a_sealed_blob_that_a_power_failure_cut_is_not_sound(tmp_path: Path) -> None:
+    store = LayerStore(folder=tmp_path)
+    keep(store, sha256(b"key"))
+    path = store.path(sha256(DATA))
+    path.chmod(0o644)
+    path.write_bytes(DATA[:-1])
+    os.utime(path, ns=(0, 0))
+    assert not store.holds(packed(DATA).layer.blob)
+
+
+def test_a_blob_that_an_image_has_twice_counts_once() -> None:
+    blob, other = Blob(digest=sha256(b"a"), size=5), Blob(digest=sha256(b"b"), size=7)
+    assert StoreEntry(key="a", name="b", blobs=(blob, other, blob)).size == 12
 
 
 def test_an_image_with_a_flipped_bit_is_not_found(tmp_path: Path) -> None:

@@ -346,6 +346,7 @@ def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
     left.write_bytes(b"half a layer")
     for name in (".index.json.a1b2", ".oci-layout.a1b2", "blobs/sha256/.a1b2"):
         (layout.folder / name).write_bytes(b"half a file")
+    assert {path.name for path in layout.files()} == {digest[7:] for digest in all_of(layout, image)}
     layout.tidy([image])
     assert {path.name for path in layout.folder.glob(".*")} == {".lock"}
     assert set(layout.blobs.iterdir()) == set(layout.files())

@@ -13,8 +13,8 @@ from torchbake.checks.verdict import CheckResult, Outcome, remedies
 from torchbake.core.problem import Problem, unknown
 from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import RegistryError
+from torchbake.oci.labels import VERSION_LABEL, versions_in
 from torchbake.oci.labels import VERSIONS as KEYS
-from torchbake.oci.labels import versions_in
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256
 from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ImmutableTag
@@ -144,6 +144,22 @@ def test_a_newer_image_outside_the_matrix_is_not_judged() -> None:
     assert "which is newer" in outcomes(checks, Outcome.NOT_RUN)["rolling"]
     older = other("latest", **{"org.torchbake.id": "2.9.0-cuda12.8", "org.torchbake.torch": "2.9.0"})
     assert "rolling" in failures(shelf(revision(0), points={"latest": older}))["latest"]
+
+
+def test_a_newer_version_of_an_init_image_is_not_judged() -> None:
+    """It has the id of the matrix's version, which is known."""
+    spec = init_image()
+    promise = promise_of(spec, (spec.own_tag, "latest"), None)
+    ours = served(spec.own_tag, labels=promise.fixed_labels)
+    for version, outcome in (("1.0.1", Outcome.NOT_RUN), ("0.9.0", Outcome.FAILED)):
+        tags = {
+            spec.own_tag: ours,
+            "latest": served("latest", "sha256:b", {**promise.fixed_labels, VERSION_LABEL: version}),
+        }
+        tag = ImmutableTag(name=spec.own_tag, revision=0)
+        release = Revision(tag=tag, tag_answer=replace(ours, tag=str(tag)), record=None)
+        value = Shelf(repository=REPOSITORY, tags=tags, revisions=(release,))
+        assert "rolling" in outcomes(judge(promise, value, {}, (spec.id,))["latest"], outcome), version
 
 
 def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:

@@ -81,11 +81,6 @@ NEEDS: tuple[Needs, ...] = (
 )
 
 
-def mounts_code(job: Job) -> bool:
-    """Return whether the nodes keep a file of the image below, and mount the code of `files.layer` over it."""
-    return job.slurm.runtime == "apptainer" and not job.slurm.image
-
-
 def render(task: Task) -> str:
     job, runtime = task.job, RUNTIMES[task.job.slurm.runtime]
     first_node = _first_node(job)
@@ -120,7 +115,7 @@ def environment(job: Job) -> dict[str, str]:
 
 def _first_node(job: Job) -> dict[str, str]:
     """Return torchrun's variables with the first node, which bash has read from Slurm's list of nodes into `first`."""
-    group = master(job, "$first") if job.command and job.most_nodes > 1 else {}
+    group = master(job, "$first") if job.command else {}
     return {name: value for name, value in group.items() if "$first" in value}
 
 

@@ -258,7 +258,7 @@ def _within(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     return all(key in whole and same(whole[key], value) for key, value in part.items())
 
 
-MOST_TOGETHER = 1 if NIGHTLY else 8
+MOST_TOGETHER = 1 if NIGHTLY else 24
 
 
 @cache
