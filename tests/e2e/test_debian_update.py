@@ -102,6 +102,7 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     process = fleet.run("update", INIT, "--format", "json")
     assert json.loads(process.stdout) == {
         "changes": {"debian12": []}, "wheels": {}, "yanked": {}, "images": [], "builds": [],
+        "unbuilt": [],
     }, process.stderr  # fmt: skip
     assert fleet.lock.read_text() == before
 

@@ -368,6 +368,7 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
     assert "real/pytorch" not in catalogue
     expected = {move["tag"] for one in planned for move in one["moves"]}
     assert {line["tag"].rpartition(":")[2] for line in _diff(where)} == expected | {one["tag"] for one in planned}
+    assert {line["platform"] for line in _diff(where)} == {"linux/amd64"}
     page = tmp_path / "summary.md"
     process = torchbake("publish", CPU, INIT, *where, "--format", "json", env={"GITHUB_STEP_SUMMARY": str(page)})
     assert process.returncode == 0, process.stdout

@@ -264,6 +264,7 @@ def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
         "id": "2.10.0-cuda12.8-cudnn9-devel-debian12",
         "kind": "pytorch",
         "repository": "acme/pytorch",
+        "platform": "linux/amd64",
         "base": "debian12",
         "torch": "2.10.0",
         "accelerator": "cuda12.8",
@@ -292,6 +293,7 @@ def test_an_init_image_and_a_cpu_image_in_json(small: str, capsys: Streams) -> N
     listed = json.loads(out(capsys, "list", "cpu", "volume-*", "!devel", "--format", "json", "--matrix", small))
     cpu, init = listed["images"]
     assert (cpu["cuda"], cpu["cudnn"]) == (None, None)
+    assert cpu["platform"] == init["platform"] == "linux/amd64"
     assert (init["kind"], init["version"], init["tags"]) == ("init", "1.0.0", ["1.0.0", "1.0", "1", "latest"])
 
 

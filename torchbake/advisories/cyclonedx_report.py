@@ -63,6 +63,7 @@ class CdxMetadata(ScannedModel):
 
     component: CdxComponent = CdxComponent()
     tools: Any = None
+    timestamp: str | None = None
 
 
 class CdxRating(ScannedModel):
@@ -160,6 +161,7 @@ def read_cyclonedx(path: Path, data: dict[str, Any]) -> ScanReport:
         covers=frozenset() if no_scan else frozenset(names.package(one.ref)[0] for one in file.components),
         statements=tuple(statement for one in stated for statement in _statements(one, names)),
         no_scan=no_scan,
+        day=day_of(file.metadata.timestamp),
     )
 
 

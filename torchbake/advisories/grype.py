@@ -3,6 +3,7 @@
 https://github.com/anchore/grype/tree/main/schema/grype/json
 """
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,39 @@ class GrypeSource(ScannedModel):
     target: GrypeImage | str | None = None
 
 
+class GrypeStatus(ScannedModel):
+    """The state of the database."""
+
+    built: str | None = None
+
+
+class GrypeDatabase(GrypeStatus):
+    """The database of vulnerabilities; since version 6 its day is in its status."""
+
+    status: GrypeStatus | None = None
+
+
+class GrypeDescriptor(ScannedModel):
+    """The scanner: the time of the scan, and its database."""
+
+    timestamp: str | None = None
+    database: GrypeDatabase | None = Field(None, alias="db")
+
+    @property
+    def day(self) -> date | None:
+        """The day of the scan or of the database, whichever is older."""
+        database = self.database or GrypeDatabase()
+        moments = (self.timestamp, database.built, database.status.built if database.status else None)
+        return min(filter(None, map(day_of, moments)), default=None)
+
+
 class GrypeFile(ScannedModel):
     """The whole file. Matches that Grype's own settings leave out are read too: the gate decides."""
 
     matches: tuple[GrypeMatch, ...]
     ignored: tuple[GrypeMatch, ...] | None = Field(None, alias="ignoredMatches")
     source: GrypeSource | None = None
+    descriptor: GrypeDescriptor = GrypeDescriptor()
 
 
 def is_grype(data: dict[str, Any]) -> bool:
@@ -112,6 +140,7 @@ def read_grype(path: Path, data: dict[str, Any]) -> ScanReport:
         digests=digests_in([image.image, image.manifest, image.user_input, *(image.digests or ())]),
         findings=tuple(_finding(match, path) for match in (*file.matches, *(file.ignored or ()))),
         covers=BOTH,
+        day=file.descriptor.day,
     )
 
 

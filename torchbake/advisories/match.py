@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from torchbake.advisories.advisory import PYPI, Advisory
+from torchbake.advisories.dated import DatedInput
 from torchbake.advisories.finding import Finding
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import ImagePackages, Package
@@ -14,11 +15,13 @@ from torchbake.sbom.packages import ImagePackages, Package
 class Feeds:
     """The advisories of all files that were read, by distribution and package.
 
-    ``distributions`` have advisories, or could have: the file of a distribution without any still covers it.
+    ``distributions`` have advisories, or could have: the file of a distribution without any still covers it. ``days``
+    are those of the files.
     """
 
     advisories: Mapping[tuple[str, str], tuple[Advisory, ...]] = field(default_factory=dict)
     distributions: frozenset[str] = frozenset()
+    days: tuple[DatedInput, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.distributions)
@@ -28,13 +31,17 @@ class Feeds:
         return self.advisories.get((distribution, package), ())
 
 
-def feeds_of(advisories: Iterable[Advisory], distributions: Iterable[str] = ()) -> Feeds:
+def feeds_of(
+    advisories: Iterable[Advisory], distributions: Iterable[str] = (), days: Iterable[DatedInput] = ()
+) -> Feeds:  # fmt: skip
     """Group advisories by distribution and package."""
     groups: dict[tuple[str, str], list[Advisory]] = {}
     for one in advisories:
         groups.setdefault((one.distribution, one.package), []).append(one)
     names = {distribution for distribution, _ in groups} | {*distributions}
-    return Feeds(advisories={key: tuple(own) for key, own in groups.items()}, distributions=frozenset(names))
+    return Feeds(
+        advisories={key: tuple(own) for key, own in groups.items()}, distributions=frozenset(names), days=tuple(days)
+    )  # fmt: skip
 
 
 def findings_of(packages: ImagePackages, feeds: Feeds) -> tuple[Finding, ...]:

@@ -44,6 +44,14 @@ def osv_advisories(record: Mapping[str, Any], source: str) -> Iterator[Advisory]
         raise AdvisoryFormError(f"the record {record.get('id')!r} does not have OSV's form ({error!r})") from None
 
 
+def day_of_record(record: Mapping[str, Any]) -> date | None:
+    """Return the day of a record's last change; None if it is not a time."""
+    try:
+        return _day(record["modified"])
+    except ValueError:
+        return None
+
+
 def distribution_of_ecosystem(ecosystem: str) -> str:
     """Return the distribution of an ecosystem's packages; empty for one that images do not have."""
     if ecosystem == "PyPI":

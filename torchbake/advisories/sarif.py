@@ -19,6 +19,7 @@ from torchbake.advisories.scan_report import (
     BOTH,
     ScannedModel,
     ScanReport,
+    day_of,
     digests_in,
     numbers_of,
     package_name,
@@ -75,10 +76,18 @@ class SarifResult(ScannedModel):
     locations: tuple[SarifLocation, ...] | None = None
 
 
+class SarifInvocation(ScannedModel):
+    """The run of the scanner, which neither Trivy nor Grype writes."""
+
+    start: str | None = Field(None, alias="startTimeUtc")
+    end: str | None = Field(None, alias="endTimeUtc")
+
+
 class SarifRun(ScannedModel):
     """The report of one scanner."""
 
     tool: SarifTool
+    invocations: tuple[SarifInvocation, ...] | None = None
     results: tuple[SarifResult, ...] | None = None
     properties: dict[str, Any] = Field(default_factory=dict)
 
@@ -112,6 +121,7 @@ def read_sarif(path: Path, data: dict[str, Any]) -> ScanReport:
         findings=findings,
         covers=BOTH,
         no_scan="" if findings else _NO_RESULT,
+        day=min(filter(None, (day_of(one.end or one.start) for one in run.invocations or ())), default=None),
     )
 
 

@@ -1,11 +1,13 @@
 """Reading of scanners' reports: files and folders. The content tells the format of each file."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from torchbake.advisories.cyclonedx_report import is_cyclonedx, read_cyclonedx
+from torchbake.advisories.dated import day_of_file
 from torchbake.advisories.grype import is_grype, read_grype
 from torchbake.advisories.sarif import is_sarif, read_sarif
 from torchbake.advisories.scan_report import ScanReport
@@ -39,13 +41,14 @@ def _read(path: Path) -> ScanReport:
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is neither a file nor a folder")
-        if path.stat().st_size > _LARGEST:
+        facts = path.stat()
+        if facts.st_size > _LARGEST:
             raise ValueError(f"it has more than {human(_LARGEST)}")
         data = read_object(path.read_bytes())
         reader = next((read for fits, read in _FORMATS if fits(data)), None)
         if reader is None:
             raise ValueError("it is not a report of Trivy or Grype, SARIF or CycloneDX")
-        return reader(path, data)
+        return replace(reader(path, data), file_day=day_of_file(facts.st_mtime))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg'][0].lower()}{first['msg'][1:]}"

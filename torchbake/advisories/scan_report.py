@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict
 
+from torchbake.advisories.dated import DatedInput
 from torchbake.advisories.finding import Finding, Kind, Severity, is_cve
 
 BOTH: frozenset[Kind] = frozenset({"debian", "python"})
@@ -40,7 +41,8 @@ class ScanReport:
     """A scanner's report on one image.
 
     ``digests`` are the digests of the image in the file, ``names`` its names. ``covers`` are the kinds of packages that
-    the scanner looked at. A file that proves no scan has the reason in ``no_scan``.
+    the scanner looked at. A file that proves no scan has the reason in ``no_scan``. ``day`` is that of the scan, or of
+    the scanner's data if that is older; None if the file has no date. ``file_day`` is that of the file's last change.
     """
 
     path: Path
@@ -51,6 +53,14 @@ class ScanReport:
     covers: frozenset[Kind] = frozenset()
     statements: tuple[VexStatement, ...] = ()
     no_scan: str = ""
+    day: date | None = None
+    file_day: date | None = None
+
+    @property
+    def dated(self) -> DatedInput:
+        """The day that counts: without a date in the file, the day of its last change."""
+        day = self.day or self.file_day or date.min
+        return DatedInput(place=f"{self.path}", day=day, of_file=self.day is None)
 
 
 def digests_in(texts: Iterable[str]) -> frozenset[str]:

@@ -64,6 +64,7 @@ class TrivyFile(ScannedModel):
     """The whole file."""
 
     name: str = Field("", alias="ArtifactName")
+    created: str | None = Field(None, alias="CreatedAt")
     metadata: TrivyMetadata = Field(TrivyMetadata(), alias="Metadata")
     results: tuple[TrivyResult, ...] | None = Field(None, alias="Results")
 
@@ -86,6 +87,7 @@ def read_trivy(path: Path, data: dict[str, Any]) -> ScanReport:
         findings=tuple(finding for result in results for finding in _findings(result, path)),
         covers=frozenset(map(_kind, results)),
         no_scan="" if results else "it lists no packages: scan with `--scanners vuln`",
+        day=day_of(file.created),
     )
 
 

@@ -17,6 +17,7 @@ from torchbake.build.base_look import Look, check_look, check_version, look_into
 from torchbake.build.base_mirrors import answers_of_mirrors
 from torchbake.build.base_script import ScriptBuilder
 from torchbake.build.bootstrap import bootstrap
+from torchbake.core.cause import cause_of_request
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
@@ -35,6 +36,7 @@ from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
 REGISTRY_TIMEOUT = 20  # seconds; a closed network may drop packets without an answer
+_NO_DIGEST = "no digest in the answer"
 _IN_ENGINE = "torchbake.invalid/base"  # no host has such a name (RFC 2606)
 _VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python; empty if not known
 
@@ -235,19 +237,20 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
                 command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT,
                 check=False,
             )  # fmt: skip
-        failure = process.stderr.strip().splitlines()[-1:] if process.returncode else []
-        digest = "" if process.returncode else str(json.loads(process.stdout)["digest"])
+        output = process.stderr.strip().splitlines()[-1:] if process.returncode else []
+        failure, digest = "".join(output), "" if process.returncode else str(json.loads(process.stdout)["digest"])
     except subprocess.TimeoutExpired:
-        failure, digest = [f"no answer in {REGISTRY_TIMEOUT} s"], ""
-    except (FileNotFoundError, ValueError, KeyError) as error:
-        failure, digest = [str(error)], ""
+        failure, digest = f"no answer in {REGISTRY_TIMEOUT} s", ""
+    except FileNotFoundError:
+        failure, digest = "docker is not installed", ""
+    except (ValueError, KeyError):
+        failure, digest = "", ""
     if digest:
         say(f"{spec.id}: {spec.image_name}@{digest} from its registry")
         return BaseImage(name=spec.id, image=spec.image, source="registry", digest=digest, created=_now())
-    reason = "; ".join(failure) or "no digest in the answer"
-    _check_replaceable(spec, reason, required=required)
-    distribution = spec.distribution.capitalize()
-    say(f"{spec.id}: no registry serves {spec.image} ({reason}): bootstrapping it from {distribution} packages")
+    _check_replaceable(spec, failure or _NO_DIGEST, required=required)
+    reason, distribution = cause_of_request(failure) or _NO_DIGEST, spec.distribution.capitalize()
+    say(f"{spec.id}: {spec.image} is made from {distribution} packages, as no registry serves it: {reason}")
     return None
 
 
@@ -263,16 +266,16 @@ def _pinned(spec: BaseSpec, say: Callable[[str], None], source: Source) -> BaseI
 
 def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
     """Raise BaseError unless a bootstrapped base can replace an image that no registry serves."""
-    repository = parse_reference(spec.image).repository
+    repository, cause = parse_reference(spec.image).repository, cause_of_request(reason)
     required = required or bool(spec.digest)
     if repository.host != "docker.io" and _REFUSED.search(reason):
         raise BaseError(
-            f"{spec.name}: the registry {repository.host} does not serve {spec.image} to you: {reason}",
+            f"{spec.name}: the registry {repository.host} does not serve {spec.image} to you: {cause}",
             hint=f"Log in: docker login {repository.host}; and check that your account may pull it.",
         )
     if required or repository.path.rpartition("/")[2] != spec.distribution:
         raise BaseError(
-            f"{spec.name}: {spec.image} is not available from its registry: {reason}",
+            f"{spec.name}: {spec.image} is not available from its registry: {cause}",
             hint=f"Check the digest, the network and `docker login {repository.host}`."
             if spec.digest
             else f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",

@@ -24,7 +24,8 @@ class ImageResult:
     """The result of a run for one image: its verdict, or the problem because of which it has none.
 
     ``name`` is the image's id, or the reference that the user gave. If ``reused``, the verdict is from an earlier run.
-    The ``report`` is the page of the verdict. A ``warning`` is independent of the outcome.
+    The ``report`` is the page of the verdict. A ``warning`` is independent of the outcome. Without a row the
+    ``platform`` is "".
     """
 
     __test__ = False  # the name is not pytest's to collect
@@ -36,6 +37,7 @@ class ImageResult:
     reused: bool = False
     report: Path | None = None
     warning: str = ""
+    platform: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -120,6 +122,7 @@ def as_json(results: Sequence[ImageResult]) -> dict[str, Any]:
         return {
             "name": image.name,
             "ref": image.ref,
+            "platform": image.platform or None,
             "outcome": image.outcome,
             "digest": image.verdict.digest if image.verdict else None,
             "problem": image.problem.reason if image.problem else "",

@@ -14,7 +14,6 @@ from torchbake.engine.client import connect
 from torchbake.engine.export import ImageSource, source_of
 from torchbake.engine.image import EngineImage
 from torchbake.errors import TorchbakeError
-from torchbake.matrix.platforms import release_name
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.history import ReleasedPackages, read_history
@@ -60,7 +59,7 @@ class AdvisoryImages:
         def judge(spec: Spec) -> tuple[JudgedImage, ImageHistory]:
             place = repository_of(registry, spec)
             # The index of several platforms has no packages: each platform has its own releases.
-            own = release_name(spec, self.project.expansion.specs)
+            own = self.project.expansion.groups.release_name(spec)
             releases = read_history(registry_of(place, plain_http=plain_http), own, newest=not whole)
             return self._newest(spec, f"{place}", releases), self._history(spec, releases)
 

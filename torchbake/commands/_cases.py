@@ -34,6 +34,11 @@ class ImageCase:
     def judged_by(self) -> Spec | None:
         return self.origin.spec if self.origin else self.spec
 
+    @property
+    def platform(self) -> str:
+        """The platform of its row; "" without a row."""
+        return self.judged_by.platform if self.judged_by else ""
+
 
 def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[ImageCase]:
     """Find the images to test, each once. A reference that is a tag of the matrix gets the row of that tag."""

@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from torchbake.build.base_image import BaseImage
 from torchbake.build.prepare import ImagePreparation
+from torchbake.commands._earlier_releases import judge_parts
 from torchbake.commands._publish_tables import PublishResult
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
 from torchbake.errors import LockError, RenderError, sentence_of
-from torchbake.matrix.platforms import images_of_tag, platform_tag, release_name, shared_id
+from torchbake.gate.judge import GateResult
+from torchbake.matrix.platforms import platform_tag, shared_id
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import BASE_DIGEST, INPUTS
@@ -20,6 +23,9 @@ from torchbake.release.platforms import PlatformPart, PlatformSet
 from torchbake.release.publisher import Publisher
 from torchbake.release.upload import Tell
 from torchbake.render.dockerfile import promised_labels
+
+if TYPE_CHECKING:
+    from torchbake.commands._release_gate import ReleaseGate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +37,12 @@ class Platforms:
 
     def of(self, spec: Spec) -> tuple[Spec, ...]:
         """Return the images of all platforms of an image's row, or none if the row has one platform."""
-        images = images_of_tag(spec, self.project.expansion.specs)
+        images = self.project.expansion.groups.of(spec)
         return images if len(images) > 1 else ()
 
     def name(self, spec: Spec) -> str:
         """Return the beginning of an image's immutable tags."""
-        return release_name(spec, self.project.expansion.specs)
+        return self.project.expansion.groups.release_name(spec)
 
     def tags(self, spec: Spec) -> tuple[str, ...]:
         """Return the rolling tags that an image's own release moves: none if an index has them."""
@@ -92,12 +98,13 @@ class IndexPlace:
 
 
 def release_indexes(
-    places: Sequence[IndexPlace], results: Sequence[PublishResult], tell: Tell, *, dry: bool
-) -> list[PublishResult]:
+    places: Sequence[IndexPlace], results: Sequence[PublishResult], tell: Tell, *, dry: bool,
+    gate: "ReleaseGate | None" = None,
+) -> list[PublishResult]:  # fmt: skip
     """Release the index of each place that got an image of a platform; a failure is a result.
 
     If a platform was refused in this run, no index joins an earlier release of it. In a dry run the platforms that this
-    run would release count as released.
+    run would release count as released. The ``gate`` judges releases of earlier runs, which an index would join.
     """
     good = []
     for place in places:
@@ -105,7 +112,7 @@ def release_indexes(
         # An image that is refused has one result, whatever its repositories.
         if published and published == {part.id for part in place.image.parts} & {one.id for one in results}:
             good.append(place)
-    outcomes = [_release(place, results, tell, dry=dry) for place in good]
+    outcomes = [_release(place, results, tell, gate, dry=dry) for place in good]
     pairs = zip(good, outcomes, strict=True)
     return [_promoted(place, outcome, tell) if place.later else outcome for place, outcome in pairs]
 
@@ -114,13 +121,16 @@ def _is_part(place: IndexPlace, result: PublishResult) -> bool:
     return result.repository == place.repository and result.id in {part.id for part in place.image.parts}
 
 
-def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *, dry: bool) -> PublishResult:
-    image = place.image
+def _release(
+    place: IndexPlace, results: Sequence[PublishResult], tell: Tell, gate: "ReleaseGate | None", *, dry: bool
+) -> PublishResult:  # fmt: skip
+    image, gates = place.image, dict[str, GateResult]()
     result = PublishResult(
-        id=image.id, repository=place.repository, platforms=[part.platform for part in image.parts]
+        id=image.id, repository=place.repository, platforms=[part.platform for part in image.parts], gates=gates
     )  # fmt: skip
+    judge = partial(judge_parts, gate, place.publisher, _judged_digests(place, results), gates) if gate else None
     try:
-        index = place.publisher.publish_index(image, tell, dry=dry)
+        index = place.publisher.publish_index(image, tell, dry=dry, judge=judge or (lambda _: None))
     except Exception as error:
         return replace(result, problem=sentence_of(error))
     if index.decision:
@@ -129,6 +139,12 @@ def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *,
     ids = {part.platform: part.id for part in image.parts}
     lacking = {key: reason for key, reason in index.lacking.items() if ids[key] not in planned}
     return replace(result, lacking=lacking)
+
+
+def _judged_digests(place: IndexPlace, results: Sequence[PublishResult]) -> set[str]:
+    """Return the digests of the releases of an index that are images of this run."""
+    published = [one.published for one in results if _is_part(place, one) and one.published]
+    return {one.decision.digest for one in published if one.is_tested}
 
 
 def _promoted(place: IndexPlace, result: PublishResult, tell: Tell) -> PublishResult:

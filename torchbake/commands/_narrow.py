@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 from torchbake.build.base_image import find_base
 from torchbake.build.base_mirrors import answers_of_mirrors
@@ -85,13 +85,19 @@ class DueQuestion:
         where = {spec.repository: destination.repository(spec) for spec in specs}
         hosts = {one.host: RegistryTransport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
-        todays = cache(self._base)
         releases, refused = newest_releases(registries, self._names(specs))
+        todays = cache(self._base)
+
+        @cache
+        def bases(base: BaseSpec) -> frozenset[str]:
+            """Return the bases of the releases on a base. The labels of an init image do not name its base."""
+            siblings = [releases.get(self._own(spec)) for spec in specs if spec.base == base]
+            return frozenset(sibling.base for sibling in siblings if sibling)
 
         def find(spec: Spec) -> DueFinding:
             if spec.repository in refused:
                 return DueFinding(due=True, reason=refused[spec.repository])
-            return judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
+            return judge(self._today(spec, releases, todays, bases), releases.get(self._own(spec)))
 
         return {spec.id: self._with_index(spec, releases, find) for spec in specs}
 
@@ -114,9 +120,9 @@ class DueQuestion:
     def _today(
         self,
         spec: Spec,
-        specs: Sequence[Spec],
         releases: Mapping[tuple[str, str], NewestRelease],
         todays: Callable[[BaseSpec], tuple[str, str]],
+        bases: Callable[[BaseSpec], frozenset[str]],
     ) -> Today:
         """Return today's state of an image, with the digests that count as its base if it has a release."""
         today = Today(id=spec.id, base=spec.base.id, inputs=partial(self._inputs, spec))
@@ -126,11 +132,8 @@ class DueQuestion:
         if self.bases == "keep" and release.base:
             return replace(today, bases=(release.base,))
         digest, doubt = todays(spec.base)
-        known_names = {digest}
-        if self.bases == "keep":  # an init image has no label of its base; releases of other images on this base have
-            siblings = [releases.get(self._own(other)) for other in specs if other.base == spec.base]
-            known_names |= {sibling.base for sibling in siblings if sibling}
-        return replace(today, bases=sorted(known_names - {""}), doubt=doubt)
+        digests = {digest} | (bases(spec.base) if self.bases == "keep" else frozenset())
+        return replace(today, bases=sorted(digests - {""}), doubt=doubt)
 
     def _own(self, spec: Spec) -> tuple[str, str]:
         """Return the key of an image's releases: its repository, and the beginning of its immutable tags there."""
@@ -140,7 +143,7 @@ class DueQuestion:
         """Return the key of the releases of all platforms of an image."""
         return spec.repository, self.project.tags[spec.id][0]
 
-    @property
+    @cached_property
     def _platforms(self) -> Platforms:
         return Platforms(project=self.project, preparation=ImagePreparation.to_ask(self.project, console.say))
 

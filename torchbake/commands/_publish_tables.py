@@ -26,11 +26,13 @@ class PublishResult:
 
     The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved. The image
     of one platform of several has the name ``index`` of the index that joins them. An index has its ``platforms``, and
-    waits for the ``lacking`` platforms, for the reasons.
+    waits for the ``lacking`` platforms, for the reasons. The decisions ``gates``, by tag, are on releases of earlier
+    runs: platforms that an index joins, or another build that stays in place of the image.
     """
 
     id: str
     repository: Repository
+    platform: str = ""
     published: Publication | None = None
     problem: str = ""
     waived: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class PublishResult:
     index: str = ""
     platforms: Sequence[str] = ()
     lacking: Mapping[str, str] = field(default_factory=dict)
+    gates: Mapping[str, GateResult] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -161,12 +164,15 @@ def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
     if image.platforms:
         entry |= {"platforms": list(image.platforms), "lacking": dict(image.lacking)}
+    else:
+        entry["platform"] = image.platform
     entry |= {"gate": gate_entry(image.gate)} if image.gate else {}
+    entry |= {"gates": {tag: gate_entry(one) for tag, one in image.gates.items()}} if image.gates else {}
     if image.published:
         transfer = image.published.transfer
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
         entry |= {"attached": dict(image.published.documents)} if image.gate else {}
-        entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
+        entry["same_image"] = image.published.is_tested
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}
         entry |= {

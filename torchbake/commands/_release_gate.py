@@ -13,7 +13,7 @@ from torchbake.advisories.scan_report import ScanReport
 from torchbake.build.plan import ref_of
 from torchbake.core.paths import path_of
 from torchbake.engine.image import EngineImage
-from torchbake.errors import CheckError, TorchbakeError, sentence_of
+from torchbake.errors import AdvisoryError, CheckError, TorchbakeError, sentence_of
 from torchbake.gate.judge import GateResult, GateSubject, Judged, judge_gate
 from torchbake.gate.load import load_gate
 from torchbake.gate.model import GateFile
@@ -22,7 +22,9 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.labels import VERSION_LABEL
 from torchbake.registry.artifact import Artifact
+from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
+from torchbake.release.history import digests_of, read_release
 from torchbake.release.transport import ImageTransport
 from torchbake.sbom.image_scan import look_into
 from torchbake.sbom.packages import ImagePackages
@@ -38,23 +40,14 @@ class GatedImage:
 
     name: str
     version: str
-    file: Path
+    gate: "ReleaseGate"
     result: GateResult
     contents: ImagePackages = field(default_factory=ImagePackages)
 
     def pass_on(self, candidate: Candidate) -> Candidate:
         """Return the candidate. Raises CheckError if the gate refuses it."""
-        if self.result.is_open:
-            return candidate
-        numbers = list(dict.fromkeys(one.finding.id for one in self.result.refused))
-        more = f" and {len(numbers) - _MOST_NUMBERS} more" if len(numbers) > _MOST_NUMBERS else ""
-        words = [*self.result.problems, ", ".join(numbers[:_MOST_NUMBERS]) + more if numbers else ""]
-        raise CheckError(
-            f"the gate refuses it: {'; '.join(filter(None, words))}.",
-            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}."
-            if numbers
-            else f"Scan this build, or name the missing input in {self.file}.",
-        )
+        self.gate.pass_result(self.result)
+        return candidate
 
     def vex(self, digest: str) -> Artifact:
         """Return the VEX document of the image with this digest; it is empty if nothing is accepted."""
@@ -77,7 +70,7 @@ class ReleaseGate:
     def judge(self, spec: Spec, image: EngineImage, source: ImageTransport, cache: Path) -> GatedImage:
         """Judge an image of the engine or of the store. An image that cannot be read is refused."""
         version = image.labels.get(VERSION_LABEL, "")
-        gated = GatedImage(name=spec.repository, version=version, result=GateResult(id=spec.id), file=self.path)
+        gated = GatedImage(name=spec.repository, version=version, result=GateResult(id=spec.id), gate=self)
         try:
             digest = source.target_digest(image.digest)
             content, contents = look_into(source.built_images, digest, cache)
@@ -89,8 +82,36 @@ class ReleaseGate:
             digests=frozenset({image.digest, digest, content.manifest.config.digest}),
             kinds=_kinds(contents),
         )
-        result = judge_gate(self.file, subject, self._judged(contents), self.reports, self.today)
-        return replace(gated, result=result, contents=contents)
+        return replace(gated, result=self._decide(subject, contents), contents=contents)
+
+    def judge_release(self, name: str, registry: Registry, tag: str) -> GateResult:
+        """Judge a release that an earlier run made, by its SBOM in the registry. Raises RegistryError.
+
+        A release whose packages are not known is refused.
+        """
+        release, id_ = read_release(registry, tag), f"{name} ({tag})"
+        if release.packages is None:
+            return GateResult(id=id_, problems=(f"its packages cannot be read: {release.problem}",))
+        digests = digests_of(registry, release.digest)
+        subject = GateSubject(id=id_, digests=digests, kinds=_kinds(release.packages))
+        return self._decide(subject, release.packages)
+
+    def pass_result(self, result: GateResult, name: str = "it") -> None:
+        """Raise CheckError if a decision refuses the image with this name in a sentence."""
+        if result.is_open:
+            return
+        numbers = list(dict.fromkeys(one.finding.id for one in result.refused))
+        more = f" and {len(numbers) - _MOST_NUMBERS} more" if len(numbers) > _MOST_NUMBERS else ""
+        words = [*result.problems, ", ".join(numbers[:_MOST_NUMBERS]) + more if numbers else ""]
+        raise CheckError(
+            f"the gate refuses {name}: {'; '.join(filter(None, words))}.",
+            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.path}."
+            if numbers
+            else f"Scan this build, or name the missing input in {self.path}.",
+        )
+
+    def _decide(self, subject: GateSubject, contents: ImagePackages) -> GateResult:
+        return judge_gate(self.file, subject, self._judged(contents), self.reports, self.today)
 
     def _judged(self, contents: ImagePackages) -> Judged:
         if self.feeds is None:
@@ -103,13 +124,13 @@ def open_gate(path: Path) -> ReleaseGate:
     file, folder = load_gate(path), path.absolute().parent
     with step("reading known vulnerabilities"):
         places = [one if is_address(one) else str(folder / path_of(one)) for one in file.advisories]
-        return ReleaseGate(
-            path=path,
-            file=file,
-            feeds=read_feeds(places) if places else None,
-            reports=read_reports(folder / path_of(one) for one in file.reports),
-            today=datetime.now(UTC).date(),
-        )
+        feeds, today = read_feeds(places) if places else None, datetime.now(UTC).date()
+        reasons = [one.too_old(file.max_age_days, today) for one in feeds.days] if feeds else []
+        if old := list(filter(None, reasons)):
+            hint = f"Fetch them again, or raise max_age_days in {path}. Addresses of advisories are always fetched."
+            raise AdvisoryError(f"{'; '.join(old)}.", hint=hint)
+        reports = read_reports(folder / path_of(one) for one in file.reports)
+    return ReleaseGate(path=path, file=file, feeds=feeds, reports=reports, today=today)
 
 
 def judge_images(

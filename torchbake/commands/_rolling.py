@@ -15,7 +15,7 @@ from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of,
 from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
-from torchbake.matrix.platforms import shared_id
+from torchbake.matrix.platforms import shared_id, tag_key
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository
@@ -80,8 +80,9 @@ def run_pending(args: Promoting) -> int:
         raise UsageError("--pending moves tags to the newest release.", hint="Leave --to out.")
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
+    platforms = Platforms(project=project, preparation=ImagePreparation.to_ask(project, console.say))
     with interruptible():
-        results = _each(args, selection.specs, lambda spec, one: _finish(args, project, spec, one, signer))
+        results = _each(args, selection.specs, lambda spec, one: _finish(args, platforms, spec, one, signer))
     return _conclude(args, results)
 
 
@@ -93,7 +94,7 @@ def _each(
     Images that differ by their platform alone share their tags, which are moved once.
     """
     results = []
-    for spec in {(spec.repository, spec.own_tag): spec for spec in specs}.values():
+    for spec in {tag_key(spec): spec for spec in specs}.values():
         for repository in repositories_of(args.registry, spec):
             result = ShiftResult(id=shared_id(spec), repository=repository)
             with step(f"{spec.id}: moving its rolling tags in {repository}"):
@@ -104,15 +105,14 @@ def _each(
     return results
 
 
-def _finish(args: Promoting, project: Project, spec: Spec, result: ShiftResult, signer: Signer) -> ShiftResult:
+def _finish(args: Promoting, platforms: Platforms, spec: Spec, result: ShiftResult, signer: Signer) -> ShiftResult:
     publisher = Publisher(registry_of(result.repository, plain_http=args.plain_http), signer=signer)
-    platforms = Platforms(project=project, preparation=ImagePreparation.to_ask(project, console.say))
     image, decision = platforms.sets([spec]).get(spec.id), None
     if image:
         index = publisher.publish_index(image, lambda _: None, dry=args.dry_run)
         decision, result = index.decision, replace(result, lacking=index.lacking)
     # An index that waits for a platform leaves the release before it, whose tags may be pending.
-    decision = decision or publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
+    decision = decision or publisher.finish(platforms.project.tags[spec.id], lambda _: None, dry=args.dry_run)
     if decision is None:
         return result
     held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)

@@ -1,6 +1,6 @@
 """`build`: build and tag the selected images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ def run(args: Arguments) -> int:
         build = ImageBuild(project=project, request=request, engine=engine)
         build = replace(build, fetch=shared.fetch) if shared else build
         results = build.run(selection.specs)
-    _show(results, args, shared)
+    _show(results, args, shared, {spec.id: spec.platform for spec in selection.specs})
     if error := build_error(results):
         raise error
     return 0
@@ -88,7 +88,9 @@ def _shared(args: Arguments, project: Project, specs: Sequence[Spec]) -> "Fetche
     return layers_from(args, project, specs)
 
 
-def _show(results: list[BuildResult], args: Arguments, shared: "FetchedLayers | None") -> None:
+def _show(
+    results: list[BuildResult], args: Arguments, shared: "FetchedLayers | None", platforms: Mapping[str, str]
+) -> None:
     fetched: dict[str, Any] = {}
     if shared and not args.dry_run:
         layers, size = len(shared.sizes), sum(shared.sizes)
@@ -105,5 +107,5 @@ def _show(results: list[BuildResult], args: Arguments, shared: "FetchedLayers | 
         )
         for result in results
     ]
-    value = {"images": [asdict(result) for result in results], **fetched}
+    value = {"images": [asdict(result) | {"platform": platforms[result.id]} for result in results], **fetched}
     console.show_result(args.format, value, ("id", "status", "size", "time", "digest", "reason"), rows)

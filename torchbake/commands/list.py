@@ -93,8 +93,9 @@ def run(args: Arguments) -> int:
 def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[Selection, Mapping[str, str]]:
     """Filter a selection by size, change and release; return it with the reason for each image."""
     reasons = dict[str, str]()
-    fit = tuple(spec for spec in selection.specs if args.size in (None, spec.size))
-    others = (LeftOut(id=spec.id, reason=f"it is {spec.size}") for spec in selection.specs if spec not in fit)
+    is_fit = [(spec, args.size in (None, spec.size)) for spec in selection.specs]
+    fit = tuple(spec for spec, fits in is_fit if fits)
+    others = (LeftOut(id=spec.id, reason=f"it is {spec.size}") for spec, fits in is_fit if not fits)
     selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
@@ -132,7 +133,8 @@ def _newer_wheels(project: Project, specs: Sequence[Spec]) -> dict[str, list[str
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
-    shared = {"id": spec.id, "kind": spec.kind, "repository": spec.repository, "base": spec.base.name}
+    shared = {"id": spec.id, "kind": spec.kind, "repository": spec.repository, "platform": spec.platform}
+    shared["base"] = spec.base.name
     tags = list(project.tags[spec.id])
     if isinstance(spec, InitSpec):
         return shared | {"version": spec.release, "tags": tags}

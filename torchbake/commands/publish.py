@@ -10,25 +10,25 @@ from torchbake.checks.waivers import parse_waivers
 from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._destinations import Destination, repositories_of
+from torchbake.commands._earlier_releases import judge_kept
 from torchbake.commands._gate_tables import show_gate
 from torchbake.commands._index_releases import IndexPlace, Platforms, release_indexes
 from torchbake.commands._publish_tables import PublishResult, problems_of, show_publications, summary_of
 from torchbake.commands._registries import registry_of
-from torchbake.commands._release_gate import GatedImage, behind, judge_images, open_gate
+from torchbake.commands._release_gate import GatedImage, ReleaseGate, behind, judge_images, open_gate
 from torchbake.commands._release_images import release_images
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import signer_of
+from torchbake.commands._upload_text import UploadText
 from torchbake.commands._verdicts import WithVerdicts, signed_verdicts
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import layers_folder
 from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
-from torchbake.core.sizes import human
 from torchbake.engine.client import Engine
 from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
-from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
 from torchbake.oci.variants import CompressionName
 from torchbake.registry.cosign import Signer
@@ -132,10 +132,11 @@ def run(args: Arguments) -> int:
         results = _plan(due) if args.dry_run else _publish(due, args.jobs)
         if not args.immutable_only:
             platforms = Platforms(project=project, preparation=preparation)
-            results = _with_indexes(due, platforms.sets(selection.specs), results, dry=args.dry_run)
+            results = _with_indexes(due, platforms.sets(selection.specs), results, gate, dry=args.dry_run)
     source.tidy()
     if gate and args.format == "table":
-        show_gate(gate.file, [image.gated.result for image in due if image.gated])
+        earlier = [one for result in results for one in result.gates.values()]
+        show_gate(gate.file, [*(image.gated.result for image in due if image.gated), *earlier])
     show_publications(results, args.format, dry=args.dry_run)
     if bad := problems_of(results):
         reason = with_reasons(f"{len(bad)} of {len(results)} were not released:", bad)
@@ -209,7 +210,7 @@ def _one(due: Due, progress: Board) -> list[PublishResult]:
     look = partial(progress.look, name)
 
     def publish(release: DueRelease, candidate: Candidate) -> Publication:
-        publication = release.publisher.publish(candidate, release.supply, look, _Count(look).add)
+        publication = release.publisher.publish(candidate, release.supply, look, UploadText(look).add)
         if due.gated is None:
             return publication
         # If nothing is accepted, an empty document takes the place of an earlier one.
@@ -233,7 +234,8 @@ def _attempt(
 ) -> list[PublishResult]:
     """Release one image in each repository; a failure is a result, so that the others are released."""
     gate = due.gated.result if due.gated else None
-    ready = PublishResult(id=due.spec.id, repository=due.releases[0].repository, gate=gate)
+    first, spec = due.releases[0].repository, due.spec
+    ready = PublishResult(id=spec.id, platform=spec.platform, repository=first, gate=gate)
     try:
         candidate = due.candidate()
     except Exception as error:
@@ -243,6 +245,10 @@ def _attempt(
     for release in due.releases:
         result = replace(ready, repository=release.repository)
         try:
+            if due.gated:
+                result = replace(result, gates=judge_kept(due.gated.gate, release.publisher, candidate))
+                for tag, decision in result.gates.items():
+                    due.gated.gate.pass_result(decision, f"the build that stays as {tag}")
             results.append(replace(result, published=work(release, candidate)))
         except Exception as error:
             results.append(replace(result, problem=sentence_of(error)))
@@ -267,8 +273,9 @@ def _promoted(release: DueRelease, candidate: Candidate, result: PublishResult, 
 
 
 def _with_indexes(
-    due: Sequence[Due], sets: Mapping[str, PlatformSet], results: Sequence[PublishResult], *, dry: bool
-) -> list[PublishResult]:
+    due: Sequence[Due], sets: Mapping[str, PlatformSet], results: Sequence[PublishResult], gate: ReleaseGate | None,
+    *, dry: bool,
+) -> list[PublishResult]:  # fmt: skip
     """Release the indexes of images with several platforms, and add their results."""
     places = {
         (sets[one.spec.id].id, release.repository): IndexPlace(
@@ -280,18 +287,4 @@ def _with_indexes(
     }
     parts = [replace(one, index=sets[one.id].id) if one.id in sets else one for one in results]
     with step("joining the platforms of images"):
-        return parts + release_indexes(list(places.values()), results, lambda _: None, dry=dry)
-
-
-class _Count:
-    """The progress of the layers of an upload, as text."""
-
-    def __init__(self, look: Callable[[str], None]) -> None:
-        self._look, self._sent_bytes = look, dict[Blob, int]()
-
-    def add(self, blob: Blob, count: int) -> None:
-        self._sent_bytes[blob] = self._sent_bytes.get(blob, 0) + count
-        going = [f"{human(part)} of {human(blob.size)}" for blob, part in self._sent_bytes.items() if part < blob.size]
-        blobs = [blob for blob, part in self._sent_bytes.items() if part >= blob.size]
-        words = [f"{len(blobs)} layers sent" if blobs else "", f"sending {', '.join(going)}" if going else ""]
-        self._look("; ".join(filter(None, words)))
+        return parts + release_indexes(list(places.values()), results, lambda _: None, dry=dry, gate=gate)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torchbake.build.plan import ref_of
 from torchbake.build.prepare import ImagePreparation
@@ -34,6 +35,7 @@ class TagLine:
 
     tag: str
     id: str
+    platform: str
     now: str
     then: str
     due: bool
@@ -91,7 +93,8 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
     first = "" if new else short_digest(decision.digest)
-    lines = [TagLine(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
+    line = partial(TagLine, id=spec.id, platform=spec.platform)
+    lines = [line(tag=f"{repository}:{decision.tag}", now=first, then="set it" if new else "", due=new)]
     waits = new and not platforms.tags(spec)
     for tag in tags:
         digest = now[tag] if tag in now else registry.digest(tag)
@@ -99,7 +102,7 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
         if tag in decision.held_back:
             then = f"leave it: {decision.held_back[tag]}"
         before = short_digest(digest) if digest else ""
-        lines.append(TagLine(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due or waits))
+        lines.append(line(tag=f"{repository}:{tag}", now=before, then=then, due=tag in due or waits))
     return lines
 
 

@@ -125,6 +125,11 @@ class Tester:
         """Return the waivers of an image by check, of the matrix and of the command line, which wins."""
         return {**dict(case.judged_by.waivers if case.judged_by else ()), **self.options.waivers}
 
+    def with_notes(self, case: ImageCase, result: ImageResult, warning: str) -> ImageResult:
+        """Return the result with its platform, and with a warning that names waivers that are not needed."""
+        words = filter(None, (warning, self.idle(case, result)))
+        return replace(result, warning="; ".join(words), platform=case.platform)
+
     def idle(self, case: ImageCase, result: ImageResult) -> str:
         """Name the waivers of checks that passed; nothing for a run of some checks only."""
         if result.verdict is None or self.options.partial:
@@ -175,8 +180,7 @@ def run(args: Arguments) -> int:
             _show_plan(cases, known_results, args.format)
             return 0
         known_results |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
-    words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known_results[case.name])) for case in cases}
-    results = [replace(known_results[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
+    results = [tester.with_notes(case, known_results[case.name], warnings.get(case.name, "")) for case in cases]
     page = tester.reports.summarise(results, partial=tester.options.partial)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
@@ -250,10 +254,12 @@ def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
 
 def _show_plan(cases: Sequence[ImageCase], results: Mapping[str, ImageResult], form: str) -> None:
     """Show the step of each image."""
-    plan = []
+    plan, rows = [], []
     for case in cases:
         result = results.get(case.name)
         step = "test" if result is None else "reuse" if result.reused else "not there"
-        plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": result.remark if result else ""})
-    rows = [(row["name"], row["step"], row["reason"]) for row in plan]
+        reason = result.remark if result else ""
+        entry = {"name": case.name, "ref": case.ref, "platform": case.platform or None}
+        plan.append(entry | {"step": step, "reason": reason})
+        rows.append((case.name, step, reason))
     console.show_result(form, {"images": plan}, ("image", "step", "reason"), rows)

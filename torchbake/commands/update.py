@@ -8,11 +8,13 @@ from typing import Literal
 from torchbake.advisories.finding import Severity
 from torchbake.advisories.match import Feeds
 from torchbake.build.images import BuildRequest, ImageBuild
-from torchbake.build.plan import build_error
+from torchbake.build.plan import build_error, ref_of
+from torchbake.build.prepare import ImagePreparation
 from torchbake.build.result import BuildResult
 from torchbake.commands import _options as opt
 from torchbake.commands._advisories import feeds_of_option
 from torchbake.commands._fixes import FixedChange, NewerLock, newer_locks, say_uncovered
+from torchbake.commands._index_releases import Platforms
 from torchbake.commands._selection import load_selection
 from torchbake.commands._update_text import rows_of, text_of
 from torchbake.commands._wheel_updates import WheelFindings, newer_wheels
@@ -20,6 +22,7 @@ from torchbake.core.files import write_text, write_texts
 from torchbake.core.signals import interruptible
 from torchbake.debian.lockfile import debian_lock_path, format_debian_lock
 from torchbake.engine.client import connect
+from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, UsageError
 from torchbake.lock.image_lock import format_checked, lock_path
 from torchbake.matrix.platforms import bases_of
@@ -103,16 +106,18 @@ def run(args: Arguments) -> int:
         build = None if args.dry_run or args.no_build else _build_of(project, args.jobs)
         findings = _find(args, project, selection.specs, feeds)
         changed = [spec for spec in selection.specs if findings.changed(spec)]
-        results = list[BuildResult]()
+        results, unbuilt = list[BuildResult](), list[str]()
         if not args.dry_run:
             write_texts(findings.files(project))
-            results = build.run(changed) if build and changed else []
+        if build:
+            unbuilt = _unbuilt(build, [one for one in selection.specs if not findings.changed(one)])
+            results = build.run(changed) if changed else []
     debian, wheels = findings.debian_changes, findings.wheel_changes
     if args.summary:
         write_text(args.summary, text_of(debian, wheels, findings.withdrawn))
     value = {
         "changes": debian, "wheels": wheels, "yanked": findings.withdrawn, "images": [spec.id for spec in changed],
-        "builds": [asdict(one) for one in results],
+        "builds": [asdict(one) for one in results], "unbuilt": unbuilt,
     }  # fmt: skip
     if feeds:
         value["vulnerabilities"] = {name: _vulnerabilities(changes) for name, changes in findings.fixed.items()}
@@ -120,6 +125,10 @@ def run(args: Arguments) -> int:
     console.show_result(args.format, value, ("lock", "package"), rows)
     for line in findings.wheels.warnings:
         console.say(line, style="yellow")
+    if unbuilt:
+        words = "an image is" if len(unbuilt) == 1 else f"{len(unbuilt)} images are"
+        text = f"Locked earlier, but {words} not built of today's files: {Command('build', ' '.join(unbuilt))}"
+        console.say(text, style="yellow")
     if error := build_error(results):
         raise error
     console.say(_summary(len(rows), len(changed), dry_run=args.dry_run))
@@ -155,6 +164,23 @@ def _build_of(project: Project, jobs: int) -> ImageBuild:
     build = ImageBuild(project=project, request=BuildRequest(jobs=jobs), engine=connect())
     build.check()
     return build
+
+
+def _unbuilt(build: ImageBuild, specs: Sequence[Spec]) -> list[str]:
+    """Return the ids of images in the engine that are not of today's files, such as after a build that failed."""
+    project = build.project
+    refs = {spec.id: ref_of(spec, project.tags[spec.id]) for spec in specs}
+    images = build.engine.tagged_images(refs.values()) if build.engine else {}
+    preparation = ImagePreparation.to_ask(project, console.say)
+    platforms = Platforms(project=project, preparation=preparation)
+
+    def is_old(spec: Spec, image: EngineImage) -> bool:
+        reason = preparation.why_old(spec, image)
+        # The base of a new lock may not have been made yet: the labels name the one of the image.
+        return bool(platforms.why_old(spec, image.labels) if reason is None else reason)
+
+    pairs = [(spec, images.get(refs[spec.id])) for spec in specs]
+    return [spec.id for spec, image in pairs if image and is_old(spec, image)]
 
 
 def _summary(packages: int, images: int, *, dry_run: bool) -> str:

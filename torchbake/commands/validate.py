@@ -18,12 +18,12 @@ from torchbake.commands._selection import load_selection, lock_of
 from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.plain_text import with_reasons
-from torchbake.core.problem import problem_of
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
-from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
-from torchbake.matrix.platforms import images_of_tag, platform_tag, shared_id
+from torchbake.errors import CheckError, EngineError, LockError, RegistryError, UsageError, ValidateError
+from torchbake.matrix.platforms import platform_tag, shared_id
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import AMD64, PLATFORMS, Spec
 from torchbake.oci.reference import Repository, parse_reference
@@ -43,6 +43,7 @@ EXAMPLES = (
     "all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
     "cuda12 --registry ghcr.io/acme --key cosign.pub",
     "2.7.1 --registry ghcr.io/acme --suite --jobs 1",
+    "all --registry ghcr.io/acme --no-pull --gate gate.yaml",
     "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
     "ghcr.io/acme/pytorch:cpu --platform linux/arm64 --expect torch=2.10.0",
 )
@@ -82,6 +83,9 @@ class Arguments(Verifying):
     )  # fmt: skip
     no_pull: bool = opt.option("look into no image: start no container, ask no engine")
     suite: bool = opt.option(f"also run all image checks (`{Command('test')}`) on what was pulled")
+    gate: Path | None = opt.option(
+        "also judge the releases of rolling tags, and the newest ones, by this gate", metavar="FILE"
+    )
     require_answer: bool = opt.option("a registry that cannot be reached is a failure, and not `not-run`")
     timeout: int = opt.timeout(300, "seconds for the container of an image")
     jobs: int = opt.jobs()
@@ -139,6 +143,11 @@ def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Val
     references = [word for word in words if word not in selectors]
     if args.expect and not references:
         raise UsageError("--expect is for image references; the matrix says itself what its images hold.")
+    if args.gate and references:
+        raise UsageError(
+            f"--gate judges releases of the matrix by their SBOM, and {references[0]} is a reference.",
+            hint="Leave one of them out, or let a scanner judge the image.",
+        )
     reach = _reach(session, plain=args.plain_http)
     rows = _rows(args, selectors, reach, verifier) if selectors or not references else []
     parsed = list(dict.fromkeys(map(parse_reference, references)))
@@ -163,23 +172,47 @@ def _rows(
         raise UsageError(
             f"Which registry holds the images of {selectors[0]!r}?", hint="Say --registry HOST[:PORT]/NAMESPACE"
         )
+    gate = _gate(args.gate) if args.gate else None
     known_names = frozenset(spec.id for spec in project.expansion.specs)
     subjects = []
     for spec in selection.specs:
         promise, index = _promises(project, spec)
         subjects += [
             MatrixSubject(
-                promise=promise, index=index, registry=reach(repository), known_ids=known_names, verifier=verifier
+                promise=promise,
+                index=index,
+                registry=reach(repository),
+                known_ids=known_names,
+                verifier=verifier,
+                gate=gate,
             )
             for repository in repositories_of(args.registry, spec)
         ]
     return subjects
 
 
+def _gate(path: Path) -> Callable[[str, Registry, str], Problem | None]:
+    """Return a function that judges the release with a tag. Raises GateError and AdvisoryError."""
+    from torchbake.commands._release_gate import open_gate  # noqa: PLC0415 - readers of all formats of reports
+
+    gate = open_gate(path)
+
+    def judge(name: str, registry: Registry, tag: str) -> Problem | None:
+        try:
+            gate.pass_result(gate.judge_release(name, registry, tag))
+        except CheckError as error:
+            return problem_of(error)
+        except RegistryError as error:
+            return unknown(error.message)
+        return None
+
+    return judge
+
+
 def _promises(project: Project, spec: Spec) -> tuple[Promise, Promise | None]:
     """Return the promise of an image, and that of the index if its row has several platforms."""
     promise = _promise(project, spec)
-    if len(images_of_tag(spec, project.expansion.specs)) == 1:
+    if len(project.expansion.groups.of(spec)) == 1:
         return promise, None
     return replace(promise, tags=(), own=platform_tag(spec)), replace(promise, index=shared_id(spec))
 

@@ -17,7 +17,22 @@ _NOISE = re.compile(
 )
 _BELOW = re.compile(r"\s+\S|\s*$")
 _MOST_BELOW = 8  # lines
+_GO_CAUSES = {
+    "EOF": "the connection was closed",
+    "context deadline exceeded": "no answer in time",
+    "i/o timeout": "no answer in time",
+}
 _VERSIONS = re.compile(r" \(from versions: [^)]*\)")
+
+
+def cause_of_request(line: str) -> str:
+    """Return the cause in a message of Go's HTTP client, without the request: ``no such host``.
+
+    The client puts each step before its cause: ``ERROR: failed to do request: Head "URL": dial tcp: lookup HOST: no
+    such host``.
+    """
+    cause = line.strip().rpartition(": ")[2].rstrip(".")
+    return _GO_CAUSES.get(cause.partition(" (")[0], cause)
 
 
 def cause_of(lines: Iterable[str]) -> str:

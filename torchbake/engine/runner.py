@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 
 import requests
@@ -100,13 +101,7 @@ class Runner:
         owner = "" if keep else owner_label()
         self.labels = {RUN: run or self.id, _TOGETHER: self.id, **({OWNER: owner} if owner else {})}
         self._problems: dict[str, str] = {}
-        self._platforms: dict[str, str] = {}
-
-    def foreign_platform(self, image: str) -> str:
-        """Return the platform of an image that needs an emulator; "" for an image of the machine's own."""
-        if image not in self._platforms:
-            self._platforms[image] = foreign_platform(self._engine, image)
-        return self._platforms[image]
+        self.foreign_platform = cache(partial(foreign_platform, engine))  # the engine is asked once for each image
 
     def container(
         self, image: str, command: Sequence[str] = (), *, labels: Mapping[str, str] | None = None, **options: Any

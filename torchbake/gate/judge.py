@@ -4,9 +4,10 @@ Nothing unknown opens the gate. An unknown severity is the file's `unknown_sever
 image without a report, or with packages that no input covers, is refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from torchbake.advisories.finding import Finding, Kind, Severity, plain_name
 from torchbake.advisories.match import merge_findings
@@ -81,7 +82,8 @@ def judge_gate(
     An image without packages needs no report.
     """
     own = [report for report in reports if report.digests & subject.digests]
-    scans = [report for report in own if not report.no_scan]
+    flaws = {report.path: _flaw(report, gate, today) for report in own}
+    scans = [report for report in own if not flaws[report.path]]
     findings = merge_findings([*judged.findings, *(finding for report in own for finding in report.findings)])
     statements = [statement for report in own for statement in report.statements]
     refused, allowed, used, below = list[Refusal](), list[Allowance](), list[AllowedVulnerability](), 0
@@ -99,7 +101,7 @@ def judge_gate(
         else:
             below += 1
     problems = [
-        *([_no_report(own, reports)] if gate.reports and subject.kinds and not scans else []),
+        *([_no_report(flaws, reports)] if gate.reports and subject.kinds and not scans else []),
         *_not_covered(subject, judged, scans),
     ]
     return GateResult(
@@ -131,7 +133,7 @@ def _day_of(rule: GateRule, finding: Finding) -> date | None:
 
 def _reason(rule: GateRule, finding: Finding, gate: GateFile) -> str:
     """Return the conditions of a rule, with the values that a vulnerability has for them."""
-    since = f" (since {_day_of(rule, finding) or 'an unknown day'})" if rule.older_than_days else ""
+    since = f" (since {_day_of(rule, finding) or 'an unknown day'})" if rule.older_than_days is not None else ""
     level = (
         "" if finding.severity or rule.severity is None else f"; an unknown severity counts as {gate.unknown_severity}"
     )
@@ -155,10 +157,17 @@ def _not_covered(subject: GateSubject, judged: Judged, scans: Iterable[ScanRepor
     ]
 
 
-def _no_report(own: Sequence[ScanReport], reports: Sequence[ScanReport]) -> str:
-    """Say why there is no report on an image."""
-    if own:
-        return "; ".join(f"{report.path} is no scan: {report.no_scan}" for report in own)
+def _flaw(report: ScanReport, gate: GateFile, today: date) -> str:
+    """Say why a report on an image does not count: it is no scan, or too old; "" if it counts."""
+    if report.no_scan:
+        return f"{report.path} is no scan: {report.no_scan}"
+    return report.dated.too_old(gate.max_age_days, today)
+
+
+def _no_report(flaws: Mapping[Path, str], reports: Sequence[ScanReport]) -> str:
+    """Say why there is no report on an image, by the flaws of its own ones."""
+    if flaws:
+        return "; ".join(flaws.values())
     others = [
         f"{report.path} is of {next(iter(report.names), 'an image without a name')} "
         f"({', '.join(sorted(report.digests)) or 'without a digest, which any build may have'})"

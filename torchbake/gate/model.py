@@ -40,7 +40,7 @@ def _one_or_more(rules: tuple[object, ...]) -> tuple[object, ...]:
 
 Words = Annotated[str, AfterValidator(_words)]
 Day = Annotated[date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})]
-Days = Annotated[int, Field(ge=1, le=LONGEST_AGE)]
+Days = Annotated[int, Field(ge=0, le=LONGEST_AGE)]
 
 
 class GateMapping(field_types.Model):
@@ -75,8 +75,8 @@ class GateRule(GateMapping):
     @property
     def text(self) -> str:
         """The conditions in words."""
-        days = f"known for more than {self.older_than_days} days" if self.older_than_days else ""
-        days = f"fixed for more than {self.older_than_days} days" if days and self.since == "fix" else days
+        start = "fixed" if self.since == "fix" else "known"
+        days = "" if self.older_than_days is None else f"{start} for more than {self.older_than_days} days"
         level = "" if self.severity is None else self.severity + ("" if self.severity == "critical" else " or above")
         return ", ".join(filter(None, [level, days, "with a fix" if self.fixed_only else ""]))
 
@@ -143,6 +143,12 @@ class GateFile(GateMapping):
         (),
         description="files or folders of scanners' reports: each image needs one with its digest",
         examples=[["reports/scans"]],
+    )
+    max_age_days: Days = Field(
+        7,
+        description="the greatest age of a report and of advisories. An older report counts as missing, and older "
+        "advisories end the run. Without a date in the file its last change counts",
+        examples=[3],
     )
     refuse: Annotated[tuple[GateRule, ...], AfterValidator(_one_or_more)] = Field(
         description="the rules; one is enough to refuse an image",

@@ -11,7 +11,6 @@ from torchbake.hosts.host_images import HostImages
 from torchbake.hosts.variables import HostFiles, variables
 from torchbake.hosts.wheels import Wheels, download, find_wheels
 from torchbake.lock.image_lock import read_lock
-from torchbake.matrix.platforms import images_of_tag
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import versions_in
@@ -70,7 +69,7 @@ def expected_of(project: Project, spec: ImageSpec) -> dict[str, str | None]:
     A host of another platform has the same versions, but its torch may have no local version (``+cpu``).
     """
     versions = versions_in(promised_labels(spec, read_lock(project.root, spec)))
-    if len(images_of_tag(spec, project.expansion.specs)) > 1:
+    if len(project.expansion.groups.of(spec)) > 1:
         versions["torch"] = spec.torch
     return versions
 

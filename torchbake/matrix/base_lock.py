@@ -5,15 +5,16 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import read_text
+from torchbake.core.suggest import nearest
 from torchbake.errors import LockError, UsageError
 from torchbake.matrix.platforms import words_of_base
-from torchbake.matrix.spec import BaseSpec, Spec
+from torchbake.matrix.spec import PLATFORMS, BaseSpec, Spec, suffix_of
 from torchbake.oci.reference import Reference, parse_reference
 from torchbake.ui.command import Command
 
@@ -98,6 +99,26 @@ def format_base_lock(bases: Mapping[str, PushedBase]) -> str:
 def pushed_base(base: BaseSpec, image: Reference) -> PushedBase:
     """Return the entry of a base of the matrix that was pushed as ``image``."""
     return PushedBase(image=str(image), matrix_image=base.image, system=_system(base), python=base.python)
+
+
+def check_known(bases: Mapping[str, PushedBase], names: Collection[str], path: Path) -> None:
+    """Check that the matrix has each base of a lock, from the file ``path``. ``names`` are the matrix's bases.
+
+    Raises LockError with the line of the first base that it does not have.
+    """
+    ids = {name + suffix_of(platform) for name in names for platform in PLATFORMS}
+    unknown = next((name for name in bases if name not in ids), None)
+    if unknown is None:
+        return
+    headers = (f"[{unknown}]", f"[{json.dumps(unknown)}]")
+    lines = enumerate(read_text(path).splitlines(), 1)
+    line = next((f":{number}" for number, text in lines if text.strip() in headers), "")
+    near = nearest(unknown, ids, count=1)
+    guess = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names)}"
+    raise LockError(
+        f"{path}{line}: the matrix has no base {unknown!r}; {guess}",
+        hint=f"Correct the name, or remove the table {headers[0]} from the file.",
+    )
 
 
 def with_locked_bases(specs: Iterable[Spec], bases: Mapping[str, PushedBase], path: Path) -> tuple[Spec, ...]:

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from torchbake.core.suggest import nearest
@@ -11,6 +12,7 @@ from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.additions import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.field_types import Packages
 from torchbake.matrix.model import Exclude, ImageAddition, InitImage, Matrix, Row
+from torchbake.matrix.platforms import PlatformGroups
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import AMD64, PLATFORMS, Additions, BaseSpec, ImageSpec, InitSpec, ProjectSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
@@ -36,6 +38,11 @@ class Expansion:
     specs: tuple[Spec, ...]
     excluded: tuple[ExcludedImage, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> PlatformGroups:
+        """The images that share their tags."""
+        return PlatformGroups(specs=self.specs)
 
 
 class _Expander:

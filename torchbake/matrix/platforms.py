@@ -1,6 +1,8 @@
 """The images of the matrix that share their tags, and differ by their platform alone, and all bases. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from torchbake.matrix.spec import AMD64, ARM64, BaseSpec, ImageSpec, InitSpec, Spec, suffix_of
@@ -18,28 +20,39 @@ def words_of_base(base: BaseSpec) -> str:
     return base.name if base.platform == AMD64 else f"{base.name} {base.architecture}"
 
 
-def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Return the images with the own tag of an image, ordered by platform. One index joins them."""
-    key = _key(spec)
-    return tuple(sorted((each for each in specs if _key(each) == key), key=lambda each: each.platform))
+@dataclass(frozen=True, kw_only=True)
+class PlatformGroups:
+    """The images of a matrix, grouped by their own tag. An index joins the images of a group."""
+
+    specs: tuple[Spec, ...]
+
+    @cached_property
+    def _groups(self) -> Mapping[tuple[str, str], tuple[Spec, ...]]:
+        groups: dict[tuple[str, str], list[Spec]] = {}
+        for spec in self.specs:
+            groups.setdefault(tag_key(spec), []).append(spec)
+        return {key: tuple(sorted(own, key=lambda spec: spec.platform)) for key, own in groups.items()}
+
+    def of(self, spec: Spec) -> tuple[Spec, ...]:
+        """Return the images with the own tag of an image, ordered by platform."""
+        return self._groups.get(tag_key(spec), ())
+
+    def release_name(self, spec: Spec) -> str:
+        """Return the beginning of an image's immutable tags: its own tag, or the name of its platform's releases."""
+        return platform_tag(spec) if len(self.of(spec)) > 1 else spec.own_tag
 
 
 def one_of_each_tag(specs: Iterable[AnySpec]) -> tuple[AnySpec, ...]:
     """Return the first of the images that share an own tag: a tag of a registry is an index of all of them."""
     first: dict[tuple[str, str], AnySpec] = {}
     for spec in specs:
-        first.setdefault(_key(spec), spec)
+        first.setdefault(tag_key(spec), spec)
     return tuple(first.values())
 
 
 def platform_tag(spec: Spec) -> str:
     """Return the name of the releases of one platform: the own tag and the architecture, ``1.0.0-arm64``."""
     return f"{spec.own_tag}{suffix_of(spec.platform) or '-amd64'}"
-
-
-def release_name(spec: Spec, specs: Iterable[Spec]) -> str:
-    """Return the beginning of an image's immutable tags: its own tag, or of several platforms that of its platform."""
-    return platform_tag(spec) if len(images_of_tag(spec, specs)) > 1 else spec.own_tag
 
 
 def id_of_tag(image_id: str) -> str:
@@ -52,5 +65,6 @@ def shared_id(spec: Spec) -> str:
     return spec.id.removesuffix(suffix_of(spec.platform))
 
 
-def _key(spec: Spec) -> tuple[str, str]:
+def tag_key(spec: Spec) -> tuple[str, str]:
+    """Return the same value for all images that differ by their platform alone."""
     return spec.repository, spec.own_tag

@@ -9,7 +9,7 @@ from pathlib import Path
 from torchbake.core.paths import gzip_layout_of, layout_of, state_of, templates_of
 from torchbake.core.tracked import check_untracked
 from torchbake.matrix.added_files import check_files
-from torchbake.matrix.base_lock import base_lock_path, read_base_lock, with_locked_bases
+from torchbake.matrix.base_lock import base_lock_path, check_known, read_base_lock, with_locked_bases
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -74,5 +74,6 @@ def load_project(path: Path, *, locked_bases: bool = True) -> Project:
     check_files(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)
     if locked_bases and (bases := read_base_lock(root)):
+        check_known(bases, matrix.bases, base_lock_path(root))
         expansion = replace(expansion, specs=with_locked_bases(expansion.specs, bases, base_lock_path(root)))
     return Project(root=root, matrix=matrix, document=document, expansion=expansion, tags=tags)

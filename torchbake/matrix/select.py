@@ -7,6 +7,7 @@ machines build it, and those slowly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -108,6 +109,10 @@ class _Vocabulary:
         near = nearest(lower, [ALL, *self.facet_of, *self.inits])
         return f"Nearest: {', '.join(near)}." if near else f"`{Command('list', 'all')}` shows all images."
 
+    def names(self, spec: Spec) -> AbstractSet[str]:
+        """Return the words that select an image."""
+        return {ALL, spec.id}.union(*self.words.get(spec.id, {}).values())
+
     def matches_only_inits(self, word: str) -> bool:
         return word in self.inits or (_is_glob(word) and not any(fnmatchcase(name, word) for name in self.words))
 
@@ -125,9 +130,10 @@ def select(
     unwanted = [word[1:] for word in words if word.startswith("!")]
     for word in (*included, *unwanted):
         vocabulary.facet(word)
+    question = _Question.of(included or [ALL], unwanted, vocabulary)
     choices, left_out = [], []
     for spec in specs:
-        reason = _mismatch(spec, included or [ALL], unwanted, vocabulary)
+        reason = question.mismatch(spec)
         if reason:
             left_out.append(LeftOut(id=spec.id, reason=reason))
         else:
@@ -140,39 +146,61 @@ def select(
     return Selection(specs=tuple(choices), left_out=tuple(left_out))
 
 
-def _mismatch(spec: Spec, included: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
-    """Return why an image is not selected; None if it is."""
-    for word in unwanted:
-        if _matches(spec, word, vocabulary):
-            return f"excluded by !{word}"
-    if isinstance(spec, InitSpec):
-        is_named = any(_matches(spec, word, vocabulary) for word in included)
-        return None if is_named else "an init image, not named"
-    groups: dict[str, list[str]] = {}
-    for word in included:
-        if not vocabulary.matches_only_inits(word):
-            groups.setdefault(vocabulary.facet(word), []).append(word)
-    if not groups:
-        return "only init images are named"
-    if spec.platform != AMD64 and not any(_names_platform(spec, word) for word in included):
-        return f"for {spec.platform}, which no word names: {spec.base.architecture}"
-    for facet, words in groups.items():
-        if not any(_matches(spec, word, vocabulary) for word in words):
-            exact = {each.name: each.words(spec)[-1] for each in FACETS}
-            return f"{facet} is {exact[facet]}, not {' or '.join(words)}"
-    return None
+@dataclass(frozen=True, kw_only=True)
+class _Words:
+    """Selectors in their order. Words are looked up and globs compared, so that a file may have thousands of words."""
+
+    every: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
+    globs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, every: Iterable[str]) -> "_Words":
+        words = tuple(every)
+        return cls(every=words, words=frozenset(words), globs=tuple(filter(_is_glob, words)))
+
+    def match(self, name: str, names: AbstractSet[str]) -> bool:
+        """Return whether a word is one of the names of an image, or a glob is that of its id ``name``."""
+        return not self.words.isdisjoint(names) or any(fnmatchcase(name, glob) for glob in self.globs)
 
 
-def _names_platform(spec: ImageSpec, word: str) -> bool:
-    """Return whether a word names an image, or its platform."""
-    names = (ALL, spec.id, spec.platform, spec.base.architecture)
-    return word in names or (_is_glob(word) and fnmatchcase(spec.id, word))
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """The selectors of a command, and the groups of them that an image must match, by facet."""
 
+    vocabulary: _Vocabulary
+    included: _Words
+    unwanted: _Words
+    groups: Mapping[str, _Words]
 
-def _matches(spec: Spec, word: str, vocabulary: _Vocabulary) -> bool:
-    if word in (ALL, spec.id) or (_is_glob(word) and fnmatchcase(spec.id, word)):
-        return True
-    return isinstance(spec, ImageSpec) and any(word in names for names in vocabulary.words[spec.id].values())
+    @classmethod
+    def of(cls, included: Sequence[str], unwanted: Sequence[str], vocabulary: _Vocabulary) -> "_Question":
+        groups: dict[str, list[str]] = {}
+        for word in included:
+            if not vocabulary.matches_only_inits(word):
+                groups.setdefault(vocabulary.facet(word), []).append(word)
+        return cls(
+            vocabulary=vocabulary, included=_Words.of(included), unwanted=_Words.of(unwanted),
+            groups={facet: _Words.of(words) for facet, words in groups.items()},
+        )  # fmt: skip
+
+    def mismatch(self, spec: Spec) -> str | None:
+        """Return why an image is not selected; None if it is."""
+        name, names = spec.id, self.vocabulary.names(spec)
+        if self.unwanted.match(name, names):
+            return f"excluded by !{next(word for word in self.unwanted.every if _Words.of([word]).match(name, names))}"
+        if isinstance(spec, InitSpec):
+            return None if self.included.match(name, names) else "an init image, not named"
+        if not self.groups:
+            return "only init images are named"
+        platform = {ALL, name, spec.platform, spec.base.architecture}
+        if spec.platform != AMD64 and not self.included.match(name, platform):
+            return f"for {spec.platform}, which no word names: {spec.base.architecture}"
+        for facet, words in self.groups.items():
+            if not words.match(name, names):
+                exact = {each.name: each.words(spec)[-1] for each in FACETS}
+                return f"{facet} is {exact[facet]}, not {' or '.join(words.every)}"
+        return None
 
 
 def _is_glob(word: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchbake.matrix.accelerator import Accelerator
 from torchbake.matrix.model import TagDefaults, Tags
+from torchbake.matrix.platforms import tag_key
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import ImageSpec, InitSpec, Spec, pytorch_of, suffix_of
 from torchbake.matrix.yaml_source import Document, Location
@@ -38,9 +39,9 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
     Images that differ by their platform alone have the same tags: in a registry each tag is an index of them.
     Raises MatrixError, with each form's line, for malformed forms and for two images that claim one tag.
     """
-    families = {_family_of(spec): spec for spec in reversed(specs)}
+    families = {tag_key(spec): spec for spec in reversed(specs)}
     tags = _tags_of_families([*reversed(families.values())], rules, document)
-    return {spec.id: tags[families[_family_of(spec)].id] for spec in specs}
+    return {spec.id: tags[families[tag_key(spec)].id] for spec in specs}
 
 
 def engine_tags(spec: Spec, tags: Iterable[str]) -> tuple[str, ...]:
@@ -48,15 +49,10 @@ def engine_tags(spec: Spec, tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(tag + suffix_of(spec.platform) for tag in tags)
 
 
-def _family_of(spec: Spec) -> tuple[str, str]:
-    """Return the same value for all images that differ by their platform alone."""
-    return spec.repository, spec.own_tag
-
-
 def _tags_of_families(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
     tags: dict[str, list[str]] = {spec.id: [spec.own_tag] for spec in specs}
     images = pytorch_of(specs)
-    used_names = {(spec.repository, spec.own_tag): spec.id for spec in specs}
+    used_names = {tag_key(spec): spec.id for spec in specs}
     wrong: list[tuple[Location, str]] = []
     for number, form in enumerate(rules.rolling):
         try:

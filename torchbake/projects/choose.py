@@ -20,7 +20,7 @@ from torchbake.matrix.model import Defaults
 from torchbake.matrix.spec import BaseSpec, ProjectSpec
 from torchbake.matrix.starter import ProjectRow
 from torchbake.matrix.validators import index, torch_version
-from torchbake.projects.choose_python import bases_for
+from torchbake.projects.choose_python import fitting_bases
 from torchbake.projects.debian_needs import debian_needs
 from torchbake.projects.files import choose_files
 from torchbake.projects.folder import ProjectFolder
@@ -102,7 +102,7 @@ def _choose_base(
 ) -> tuple[BaseSpec, ProjectLock, list[str]]:
     """Return the base whose Python has the most wheels, the first of several; with the reasons."""
     candidates, failures = list[_Candidate](), dict[str, LockError]()
-    for base, reason in bases_for(folder.rules, base_name):
+    for base, reason in fitting_bases(folder.rules, base_name):
         try:
             candidates.append(_Candidate(base=base, lock=read(spec, base.python), reason=reason))
         except LockError as error:

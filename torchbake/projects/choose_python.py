@@ -13,7 +13,7 @@ from torchbake.projects.pylock import first_patch
 _OTHER = "For another Python, write a base of your own: docs/how-to/your-own.md#a-base-of-your-own"
 
 
-def bases_for(rules: Sequence[PythonRule], base_name: str = "") -> list[tuple[BaseSpec, str]]:
+def fitting_bases(rules: Sequence[PythonRule], base_name: str = "") -> list[tuple[BaseSpec, str]]:
     """Return the bases whose Python fits all rules, the best first, each with the reason.
 
     ``base_name`` is the name of the user's own choice, which counts more than a rule for one exact version. Raises

@@ -95,6 +95,11 @@ class Publication:
     released_by: str = ""
     documents: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_tested(self) -> bool:
+        """Return whether the released image is the tested one, in any compression."""
+        return self.decision.digest == self.tested or bool(self.released_by)
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPublication:

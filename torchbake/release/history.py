@@ -9,6 +9,7 @@ from torchbake.oci.manifest import UnsoundError
 from torchbake.oci.tag_names import SBOM, revisions_of
 from torchbake.registry.artifact import read_artifact, subject_of
 from torchbake.registry.client import Registry
+from torchbake.registry.variants import images_of
 from torchbake.release.record import find_record
 from torchbake.sbom.packages import ImagePackages
 from torchbake.sbom.read_cyclonedx import SbomError, packages_of_sbom
@@ -42,6 +43,21 @@ def read_history(registry: Registry, own_tag: str, *, newest: bool = False) -> l
         if releases := _recorded([_read(registry, tag)]):
             return releases
     return []
+
+
+def read_release(registry: Registry, tag: str) -> ReleasedPackages:
+    """Read the release with an immutable tag. Raises RegistryError."""
+    return _read(registry, tag) or ReleasedPackages(tag=tag, problem="it has no record")
+
+
+def digests_of(registry: Registry, digest: str) -> frozenset[str]:
+    """Return the digests that a report on a released image may name: those of its manifests and configs.
+
+    Raises RegistryError.
+    """
+    manifest = registry.manifest(digest)
+    images = images_of(registry, manifest) if manifest else ()
+    return frozenset({digest, *(one for image in images for one in (image.digest, image.config.digest))})
 
 
 def _recorded(releases: Sequence[ReleasedPackages | None]) -> list[ReleasedPackages]:

@@ -1,10 +1,12 @@
 """Run of validations: images and references in parallel, each read from its registry, pulled, checked and reported."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TypeAlias
 
 from torchbake.checks.reports import ImageResult, Reports
@@ -24,11 +26,12 @@ from torchbake.validate.facts import ServedImage, ServedTag, Signatures, short
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import NOTHING_EXPECTED, Inside, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
-from torchbake.validate.judge_image import SILENT
+from torchbake.validate.judge_image import SILENT, check
 from torchbake.validate.promise import Promise, concerns
 from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"
+GATE = "gate"
 _NO_DIGEST = "none"
 _NO_VERIFIER = NoCosign(skip_reason=NO_TRUST)
 
@@ -47,7 +50,8 @@ class TagFindings:
 class MatrixSubject:
     """An image of the matrix; ``known_ids`` are the ids of all its images, ``verifier`` verifies signatures.
 
-    If it is an image of several platforms, ``index`` is the promise of the index of all.
+    If it is an image of several platforms, ``index`` is the promise of the index of all. ``gate`` judges the release
+    with a tag by known vulnerabilities.
     """
 
     promise: Promise
@@ -55,10 +59,15 @@ class MatrixSubject:
     known_ids: frozenset[str]
     verifier: Verifier = _NO_VERIFIER
     index: Promise | None = None
+    gate: Callable[[str, Registry, str], Problem | None] | None = None
 
     @property
     def name(self) -> str:
         return self.promise.id
+
+    @property
+    def platform(self) -> str:
+        return self.promise.platform
 
     @property
     def where(self) -> str:
@@ -68,8 +77,11 @@ class MatrixSubject:
         """Read, pull and check each tag. May raise EngineError."""
         survey, inside = Survey(self.registry, self.promise.platform), dict[str, Inside]()
         promises = [self.promise, *([self.index] if self.index else [])]
-        parts: dict[str, str] = {}
-        return [tag for promise in promises for tag in self._validate(promise, survey, (inside, parts), looker, look)]
+        parts, tags, newest = dict[str, str](), list[TagFindings](), set[str]()
+        for promise in promises:
+            tags += self._validate(promise, survey, (inside, parts), looker, look)
+            newest |= {*promise.tags, *list(parts)[-1:]}
+        return self._judged(tags, newest, parts, look) if self.gate else tags
 
     def _validate(
         self, promise: Promise, survey: Survey, earlier: tuple[dict[str, Inside], dict[str, str]], looker: Looker,
@@ -94,6 +106,30 @@ class MatrixSubject:
         return [
             TagFindings(ref=f"{shelf.repository}:{tag}{end}", row=promise.id, answer=answers[tag], checks=checks)
             for tag, checks in judge(promise, shelf, inside, self.known_ids, signatures).items()
+        ]
+
+    def _judged(
+        self, tags: Sequence[TagFindings], newest: AbstractSet[str], parts: Mapping[str, str], look: Look
+    ) -> list[TagFindings]:
+        """Add the decision of the gate on the image of each tag in ``newest``. Each image is judged once.
+
+        ``parts`` are the images of releases by their tags, those of the platform before those of the index, whose SBOM
+        has no packages.
+        """
+        releases = {digest: tag for tag, digest in reversed([*parts.items()])}
+
+        @cache
+        def decide(digest: str) -> CheckResult:
+            tag = releases.get(digest)
+            if self.gate is None or tag is None:
+                return check(GATE, unknown("it is not a release of this image"))
+            look(f"vulnerabilities of {tag}")
+            return check(GATE, self.gate(self.promise.id, self.registry, tag))
+
+        served = [(one, one.answer.image) for one in tags]
+        return [
+            replace(one, checks=(*one.checks, decide(image.digest))) if image and one.answer.tag in newest else one
+            for one, image in served
         ]
 
 
@@ -196,9 +232,11 @@ class ValidateRun:
             tags = subject.validate(self.looker, look)
         except TorchbakeError as error:
             progress.end(subject.name, error.message, good=False)
-            return [ImageResult(name=subject.name, ref=subject.where, problem=problem_of(error))]
+            problem = problem_of(error)
+            return [ImageResult(name=subject.name, ref=subject.where, problem=problem, platform=subject.platform)]
         seconds = round((time.monotonic() - clock) / len(tags), 2)
-        results = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        verdicts = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        results = [replace(each, platform=subject.platform) for each in verdicts]
         bad = sum(each.outcome is not Outcome.PASSED for each in results)
         good = f"{len(results)} {'tags' if len(results) > 1 else 'tag'} good"
         progress.end(subject.name, f"{bad} of {len(results)} tags did not pass" if bad else good, good=not bad)

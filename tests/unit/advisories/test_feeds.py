@@ -45,6 +45,23 @@ def test_a_folder_may_have_both_formats_and_zips_below(tmp_path: Path) -> None:
     assert read_feeds([str(tmp_path)]).distributions == {"pypi", "debian:12", "debian:13"}
 
 
+def test_an_export_is_as_new_as_its_newest_record(tmp_path: Path) -> None:
+    newest = max(json.loads(path.read_text())["modified"] for path in OSV.iterdir())[:10]
+    for place in (OSV, zipped(OSV, tmp_path / "all.zip")):
+        os.utime(place)
+        ((name, day, of_file),) = ((one.place, f"{one.day}", one.of_file) for one in read_feeds([f"{place}"]).days)
+        assert (name, day, of_file) == (f"{place}", newest, False)
+
+
+def test_the_trackers_data_is_as_new_as_its_file(tmp_path: Path) -> None:
+    shutil.copy(TRACKER, tmp_path / "tracker.json")
+    os.utime(tmp_path / "tracker.json", (0, 86_400 * 366))
+    zipped(OSV, tmp_path / "all.zip")  # a newer export makes no tracker's file newer
+    days = {one.place: one for one in read_feeds([f"{tmp_path}"]).days}
+    tracker = days[f"{tmp_path / 'tracker.json'}"]
+    assert (f"{tracker.day}", tracker.of_file, len(days)) == ("1971-01-02", True, 2)
+
+
 def broken_zip(folder: Path) -> Path:
     path = zipped(OSV, folder / "all.zip")
     data = bytearray(path.read_bytes())
@@ -153,7 +170,10 @@ def test_an_address_is_fetched_and_its_login_is_not_shown(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(requests.Session, "get", get)
     url = "https://me:secret@mirror.example/data/json"
-    result = findings_of(IMAGE, read_feeds([url]))
+    answer.headers["Last-Modified"] = "Sun, 01 Nov 2026 10:00:00 GMT"
+    mirror = read_feeds([url])
+    result = findings_of(IMAGE, mirror)
+    assert [f"{one.place} {one.day}" for one in mirror.days] == ["https://mirror.example/data/json 2026-11-01"]
     assert urls == [url]
     assert {one.source for one in result} == {"https://mirror.example/data/json"}
 

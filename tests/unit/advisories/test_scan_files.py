@@ -1,5 +1,6 @@
 """Reports of scanners: each format is recognised by its content, and gives the same findings."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -169,6 +170,43 @@ def test_a_vex_document_has_statements_and_is_no_scan(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["exploitable", "in_triage", ""])
 def test_an_open_state_of_vex_allows_nothing(tmp_path: Path, state: str) -> None:
     assert read(scans.vex(state), tmp_path).statements == ()
+
+
+def grype_day(**descriptor: Any) -> dict[str, Any]:
+    return scans.grype(descriptor={"name": "grype", **descriptor})
+
+
+def sarif_day() -> dict[str, Any]:
+    report = scans.trivy_sarif()
+    report["runs"][0]["invocations"] = [{"executionSuccessful": True, "endTimeUtc": "2026-11-01T10:00:00Z"}]
+    return report
+
+
+DAY, LATER = "2026-11-01T10:00:00.123456789Z", "2026-11-02T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        scans.trivy(CreatedAt=DAY),
+        grype_day(timestamp=DAY),
+        grype_day(timestamp=LATER, db={"status": {"built": DAY, "valid": True}}),  # of schema 6
+        grype_day(timestamp=LATER, db={"built": DAY}),
+        scans.cyclonedx(metadata=scans.cyclonedx()["metadata"] | {"timestamp": DAY}),
+        sarif_day(),
+    ],
+)
+def test_a_report_has_the_day_of_its_scan(tmp_path: Path, report: dict[str, Any]) -> None:
+    dated = read(report, tmp_path).dated
+    assert (dated.day, dated.of_file) == (date(2026, 11, 1), False)
+
+
+@pytest.mark.parametrize("report", [scans.trivy(), scans.grype(), scans.trivy_sarif(), scans.grype_sarif()])
+def test_a_report_without_a_date_has_that_of_its_file(tmp_path: Path, report: dict[str, Any]) -> None:
+    path = scans.write(tmp_path, "scan.json", report)
+    os.utime(path, (0, 86_400 * 366))
+    (one,) = read_reports([path])
+    assert (one.dated.day, one.dated.of_file) == (date(1971, 1, 2), True)
 
 
 def test_a_folder_gives_its_reports_in_order(tmp_path: Path) -> None:

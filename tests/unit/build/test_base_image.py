@@ -293,7 +293,10 @@ NO_LOGIN = (
     "ERROR: pull access denied, repository does not exist or may require authorization: no basic auth credentials"
 )
 WRONG_LOGIN = "ERROR: unexpected status from HEAD request to https://registry.example/v2/x: 401 Unauthorized"
-UNREACHABLE = "ERROR: dial tcp: lookup registry.example: no such host"
+UNREACHABLE = (
+    'ERROR: failed to do request: Head "https://registry-1.docker.io/v2/library/debian/manifests/bookworm-slim": '
+    "dial tcp: lookup registry-1.docker.io on 10.0.0.1:53: no such host"
+)
 
 
 def answer_of(monkeypatch: pytest.MonkeyPatch, image: str, words: str, *, source: Source = "auto") -> str:
@@ -321,6 +324,21 @@ def test_a_registry_that_wants_a_login_is_not_gone_round(words: str, monkeypatch
 def test_a_base_is_bootstrapped_if_no_registry_answers(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer_of(monkeypatch, image, UNREACHABLE) == ""
     assert "--source bootstrap" in answer_of(monkeypatch, image, UNREACHABLE, source="registry")
+
+
+def test_a_bootstrap_is_announced_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    def query(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess(command, 1, "", f"{UNREACHABLE}\n")
+
+    monkeypatch.setattr(subprocess, "run", query)
+    assert base_image._from_registry(SPEC, lines.append, required=False) is None
+    assert lines == [
+        "debian12: debian:bookworm-slim is made from Debian packages, as no registry serves it: no such host"
+    ]
+    with pytest.raises(BaseError, match=r"is not available from its registry: no such host$"):
+        base_image._from_registry(SPEC, lines.append, required=True)
 
 
 def test_a_hub_that_nobody_may_reach_is_as_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,14 @@ def run_of(folder: Path) -> list[ImageResult]:
     page = folder / NAME / "abababababab.md"
     return [
         ImageResult(name=NAME, ref=BAD.image, verdict=BAD, report=page, warning="out of date: its inputs changed"),
-        ImageResult(name="volume-permissions", ref="acme/volume-permissions:1", verdict=GOOD, reused=True, report=page),
+        ImageResult(
+            name="volume-permissions",
+            ref="acme/volume-permissions:1",
+            verdict=GOOD,
+            reused=True,
+            report=page,
+            platform="linux/arm64",
+        ),
         ImageResult(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem=NOT_THERE),
     ]
 
@@ -130,3 +137,4 @@ def test_the_json_of_a_run_has_missing_images_too(tmp_path: Path) -> None:
     assert (good["outcome"], good["reused"]) == ("passed", True)
     assert (missing["outcome"], missing["problem"], missing["checks"]) == ("failed", "not in the engine", [])
     assert missing["remedy"] == NOT_THERE.remedy
+    assert (good["platform"], missing["platform"]) == ("linux/arm64", None)

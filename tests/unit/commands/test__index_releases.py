@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,14 @@ from torchbake.build.prepare import ImagePreparation
 from torchbake.commands import _narrow, _rolling
 from torchbake.commands._index_releases import IndexPlace, Platforms, release_indexes
 from torchbake.commands._publish_tables import PublishResult
+from torchbake.commands._release_gate import ReleaseGate
+from torchbake.engine.export import Content
 from torchbake.errors import RegistryError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import AMD64, ARM64, Spec
 from torchbake.oci.labels import INPUTS
 from torchbake.oci.reference import Repository
+from torchbake.registry.artifact import Artifact
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
 from torchbake.render.dockerfile import promised_labels
@@ -67,7 +71,9 @@ class Checkout:
         (spec,) = (each for each in self.specs if each.platform == platform)
         return spec
 
-    def publish(self, platform: str, *, dry: bool = False) -> PublishResult:
+    def publish(
+        self, platform: str, *, dry: bool = False, describe: Callable[[Content], Sequence[Artifact]] | None = None
+    ) -> PublishResult:
         """Release the image of one platform as `publish` does, without its index."""
         spec = self.spec(platform)
         labels = promised_labels(spec, None) | {INPUTS: f"{platform} of 1"}
@@ -82,14 +88,18 @@ class Checkout:
         if dry:
             published = publisher.rehearse(candidate)
         else:
-            published = publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+            supply = self.small.supply
+            supply = replace(supply, describe=describe) if describe else supply
+            published = publisher.publish(candidate, supply, lambda _: None, lambda *_: None)
         return PublishResult(id=spec.id, repository=REPOSITORY, published=published, index=ID)
 
-    def join(self, *results: PublishResult, later: bool = False, dry: bool = False) -> list[PublishResult]:
+    def join(
+        self, *results: PublishResult, later: bool = False, dry: bool = False, gate: ReleaseGate | None = None
+    ) -> list[PublishResult]:
         image = self.platforms.sets([self.spec(AMD64)])[ID]
         publisher = Publisher(self.registry(), immutable_only=later)
         place = IndexPlace(image=image, repository=REPOSITORY, publisher=publisher, later=later)
-        return release_indexes([place], results, lambda _: None, dry=dry)
+        return release_indexes([place], results, lambda _: None, dry=dry, gate=gate)
 
     def rolling(self) -> set[str | None]:
         return {self.store.tags.get(tag) for tag in TAGS}

@@ -1,7 +1,9 @@
 """`publish --gate`: images that known vulnerabilities refuse, images that pass, and the VEX documents of releases."""
 
 import json
+import os
 import re
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,7 +78,9 @@ class Gated:
         self, *words: str, inputs: str = "reports: [scans]", allow: str = ""
     ) -> tuple[int, dict[str, Any], str]:
         self.path.parent.mkdir(exist_ok=True)
-        text = f"{inputs}\nrefuse:\n  - severity: high\n"
+        # The small advisories have a fixed date, and their files that of the checkout.
+        age = "" if "max_age_days" in inputs else "max_age_days: 36500\n"
+        text = f"{inputs}\n{age}refuse:\n  - severity: high\n"
         self.path.write_text(text + (f"allow:\n{allow}" if allow else ""))
         return self.site.publish("--no-engine", "--gate", str(self.path), *words)
 
@@ -205,6 +209,28 @@ def test_an_image_without_a_report_is_refused(gated: Gated) -> None:
     assert (code, image["gate"]["open"]) == (PublishError.exit_code, False)
     assert "no report is of this image" in image["problem"]
     assert "Scan this build" in image["problem"]
+
+
+def test_an_old_report_is_refused_with_its_date(gated: Gated) -> None:
+    gated.scan(gated.build(), CreatedAt="2025-11-29T10:00:00Z")
+    code, image, _ = gated.publish(allow=entry(1), inputs="reports: [scans]\nmax_age_days: 7")
+    assert code == PublishError.exit_code
+    assert re.search(r"scan.json is of 2025-11-29: \d+ days old, and at most 7 are taken", image["problem"])
+    assert gated.publish(allow=entry(1))[0] == 0
+
+
+def test_old_advisories_end_the_run_first(gated: Gated) -> None:
+    gated.build()
+    path = gated.path.parent / "tracker.json"
+    path.parent.mkdir()
+    shutil.copy(TRACKER, path)
+    old = datetime.now(UTC) - timedelta(9)
+    os.utime(path, (old.timestamp(), old.timestamp()))
+    code, image, err = gated.publish(inputs="advisories: [tracker.json]\nmax_age_days: 8")
+    assert (code, image) == (AdvisoryError.exit_code, {})
+    assert f"tracker.json is of {old.date()} by the file's last change" in err
+    assert "max_age_days" in err
+    assert gated.publish(inputs="advisories: [tracker.json]\nmax_age_days: 9")[0] == PublishError.exit_code
 
 
 def test_a_dry_run_shows_the_decision_and_attaches_nothing(gated: Gated) -> None:

@@ -99,6 +99,7 @@ def test_the_release_is_the_same_as_with_an_engine(site: Site) -> None:
     assert not site.registry.tags
     code, ends, _ = site.publish("--no-engine")
     assert (code, ends["digest"], ends["same_image"]) == (0, image.digest, True)
+    assert ends["platform"] == "linux/amd64"
     tags = {tag: digest for tag, digest in first.tags.items() if not tag.endswith(".release")}
     assert tags == {tag: site.registry.tags[tag] for tag in tags} != {}
     assert first.tags.keys() == site.registry.tags.keys()

@@ -78,6 +78,7 @@ def test_images_that_are_all_there_are_up_to_date_and_not_built(site: Site) -> N
         assert (code, site.plans) == (0, [])
         assert {name: results[name]["status"] for name in NAMES} == dict.fromkeys(NAMES, "up-to-date")
         assert [results[name]["size_bytes"] for name in NAMES] == [0, 1, 2]
+        assert {results[name]["platform"] for name in NAMES} == {"linux/amd64"}
 
 
 def test_a_tag_of_an_image_that_is_up_to_date_is_put_back(site: Site) -> None:

@@ -115,7 +115,9 @@ def steps(project: Project, capsys: Streams, *words: str) -> dict[str, str]:
     """Return the step of each image in a dry run."""
     capsys.readouterr()
     assert run(project, *words, "--dry-run", "--format", "json") == 0
-    return {image["name"]: image["step"] for image in json.loads(capsys.readouterr().out)["images"]}
+    plan = json.loads(capsys.readouterr().out)["images"]
+    assert {image["platform"] for image in plan} == {"linux/amd64"}
+    return {image["name"]: image["step"] for image in plan}
 
 
 def test_an_image_missing_in_the_engine_fails_with_a_next_step(small: Project, capsys: Streams) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
+from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of
 from tests.unit.conftest import lock_for, pin
 from tests.unit.debian.packages import package
 from tests.unit.engines import Daemon
 from torchbake import cli
 from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.match import Feeds
+from torchbake.build.plan import ref_of
 from torchbake.commands import _fixes, update
 from torchbake.commands._fixes import NewerLock, first_of, with_fixes, with_reasons
 from torchbake.commands._wheel_updates import NewerWheels, WheelFindings
@@ -30,6 +31,7 @@ from torchbake.errors import AdvisoryError, BaseError, EngineError, LockError, R
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
+from torchbake.oci.labels import BASE_DIGEST, INPUTS
 from torchbake.release.due import DueFinding
 
 FIX = package("libssl3", "3.0.18-1", archive="security")
@@ -130,10 +132,34 @@ def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFi
     value = json.loads(capsys.readouterr().out)
     assert value == {
         "changes": {base.name: [LINE]}, "wheels": {}, "yanked": {}, "images": [RUNTIME, DEVEL], "builds": [],
+        "unbuilt": [],
     }  # fmt: skip
     assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
     assert cli.main(["update", "cpu", "--no-build", *words]) == 0
     assert find_debian_lock(project.root, base) == lock_of(project, FIX)
+
+
+def test_update_names_images_that_an_earlier_run_locked(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, words = spec_of(project, RUNTIME).base, ["update", "cpu", "--matrix", str(project.document.path)]
+    path, daemon = debian_lock_path(project.root, base), Daemon()
+    monkeypatch.setattr(update, "newer_locks", lambda project, bases: {})
+    monkeypatch.setattr(update, "connect", lambda: daemon.engine)
+    for number, name in enumerate((RUNTIME, DEVEL)):
+        job = preparation_of(project).job(spec_of(project, name), replace(BASE, digest=f"sha256:{'1' * 64}"))
+        labels = {INPUTS: job.inputs, BASE_DIGEST: f"sha256:{'1' * 64}"}
+        daemon.hold(f"sha256:{number:064}", ref_of(job.spec, project.tags[name]), labels=labels)
+    assert cli.main(words) == 0
+    assert "not built" not in capsys.readouterr().err
+    path.write_text(format_debian_lock(base, lock_of(project, FIX)))  # and the build of both failed
+    assert cli.main(words) == 0
+    err = capsys.readouterr().err
+    assert f"2 images are not built of today's files: nox -s build -- {RUNTIME} {DEVEL}" in err
+    assert cli.main([*words, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unbuilt"] == [RUNTIME, DEVEL]
+    assert cli.main([*words, "--no-build"]) == 0
+    assert "not built" not in capsys.readouterr().err
 
 
 def test_update_asks_the_engine_before_it_renews_a_lock(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchbake.build.buildkit_progress import Progress, events
-from torchbake.core.cause import cause_of
+from torchbake.core.cause import cause_of, cause_of_request
 
 # BuildKit's reports of real failed builds (docker 26.1, buildx 0.13), without the successful steps.
 FAILURES = Path(__file__).parents[1] / "failures"
@@ -194,3 +194,21 @@ def test_any_lines_have_one_line_as_their_cause(lines: list[str]) -> None:
     cause = cause_of(lines)
     assert len(cause) <= 600
     assert "\n" not in cause
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ('ERROR: failed to do request: Head "https://a/v2/x": dial tcp 127.0.0.1:1: connect: connection refused',
+         "connection refused"),
+        ('ERROR: failed to do request: Head "https://a/v2/x": EOF', "the connection was closed"),
+        ('ERROR: failed to do request: Head "https://a/v2/x": context deadline exceeded (Client.Timeout exceeded)',
+         "no answer in time"),
+        ("ERROR: unexpected status from HEAD request to https://a/v2/x: 403 Forbidden", "403 Forbidden"),
+        ("ERROR: docker.io/library/debian:x: not found", "not found"),
+        ("docker is not installed", "docker is not installed"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_cause_of_a_request_is_its_last_step(line: str, cause: str) -> None:
+    assert cause_of_request(line) == cause

@@ -19,8 +19,9 @@ BOTH: frozenset[Kind] = frozenset({"debian", "python"})
 SUBJECT = GateSubject(id="cpu", digests=frozenset({OURS, CONFIG}), kinds=BOTH)
 SSL = Finding(kind="debian", name="libssl3", version="1", id="CVE-1", severity=Severity.HIGH, aliases=("DSA-9",))
 SCAN = ScanReport(
-    path=Path("scan.json"), scanner="Trivy", names=("acme/pytorch:cpu",), digests=frozenset({CONFIG}), covers=BOTH
-)
+    path=Path("scan.json"), scanner="Trivy", names=("acme/pytorch:cpu",), digests=frozenset({CONFIG}), covers=BOTH,
+    day=TODAY,
+)  # fmt: skip
 
 
 def gate(*rules: dict[str, Any], **keys: Any) -> GateFile:
@@ -91,6 +92,8 @@ def test_the_reason_has_the_day_and_a_severity_that_is_not_known() -> None:
     old = replace(SSL, published=date(2026, 1, 2))
     (refusal,) = judge(gate({"older_than_days": 14}), old).refused
     assert "2026-01-02" in refusal.rule
+    (refusal,) = judge(gate({"older_than_days": 0}), old).refused
+    assert refusal.rule == "known for more than 0 days (since 2026-01-02)"
     (refusal,) = judge(gate({"severity": "low"}), replace(SSL, severity=Severity.UNKNOWN)).refused
     assert "counts as critical" in refusal.rule
 
@@ -165,6 +168,25 @@ def test_an_image_without_a_report_is_refused() -> None:
 def test_a_file_that_is_no_scan_never_opens_the_gate() -> None:
     result = judge(gate(), reports=[replace(SCAN, no_scan="it lists nothing", covers=frozenset())])
     assert any("scan.json is no scan: it lists nothing" in one for one in result.problems)
+
+
+@pytest.mark.parametrize(("days", "keys", "is_open"), [(7, {}, True), (8, {}, False), (8, {"max_age_days": 8}, True)])
+def test_an_old_report_counts_as_missing(days: int, keys: dict[str, Any], is_open: bool) -> None:
+    report = replace(SCAN, day=TODAY - timedelta(days))
+    result = judge(gate(**keys), reports=[report])
+    assert result.is_open is is_open
+    if not is_open:
+        assert "scan.json is of 2026-11-21: 8 days old, and at most 7 are taken" in result.problems
+    newer = replace(SCAN, path=Path("newer.json"))
+    assert judge(gate(**keys), reports=[report, newer]).is_open
+
+
+def test_the_file_dates_a_report_without_a_date() -> None:
+    report = replace(SCAN, day=None, file_day=TODAY - timedelta(3))
+    assert judge(gate(), reports=[report]).is_open
+    (problem, *_) = judge(gate(max_age_days=2), reports=[report]).problems
+    assert "scan.json is of 2026-11-26 by the file's last change, as its content has no date: 3 days old" in problem
+    assert not judge(gate(), reports=[replace(SCAN, day=None)]).is_open
 
 
 def test_another_report_does_not_refuse_an_image() -> None:

@@ -29,6 +29,7 @@ def test_a_gate_has_rules_and_reasons() -> None:
     assert [rule.text for rule in gate.refuse] == ["high or above, with a fix", "fixed for more than 14 days"]
     assert (gate.allow[0].expires, gate.allow[0].status) == (date(2027, 1, 31), "accepted")
     assert gate.unknown == Severity.CRITICAL
+    assert gate.max_age_days == 7
 
 
 def mistakes(text: str) -> str:

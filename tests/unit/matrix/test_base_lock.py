@@ -63,6 +63,18 @@ def test_a_lock_of_another_matrix_is_an_error(project: Project, old: str, new: s
     assert load_project(matrix, locked_bases=False)
 
 
+@pytest.mark.parametrize(("name", "header"), [("debian21", "[debian21]"), ("ubuntu24.04", '["ubuntu24.04"]')])
+def test_a_base_that_the_matrix_lacks_has_its_line(project: Project, name: str, header: str) -> None:
+    path, pushed = base_lock_path(project.root), read_base_lock(project.root)["debian12"]
+    path.write_text(format_base_lock({"debian12": pushed, "debian13-arm64": pushed, name: pushed}))
+    line = 1 + path.read_text().splitlines().index(header)
+    with pytest.raises(LockError) as caught:
+        load_project(project.root / "matrix.yaml")
+    assert f"{path}:{line}: the matrix has no base {name!r}; " in caught.value.message
+    assert f"[{name}]" in (caught.value.hint or "")
+    assert load_project(project.root / "matrix.yaml", locked_bases=False)
+
+
 def test_the_remedy_names_the_platform_of_the_base(project: Project) -> None:
     """`debian12` alone would choose no image for arm64."""
     matrix = project.root / "matrix.yaml"

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 from tests.unit.conftest import image, init_image
 from torchbake.matrix.platforms import (
+    PlatformGroups,
     bases_of,
     id_of_tag,
-    images_of_tag,
     one_of_each_tag,
     platform_tag,
-    release_name,
     shared_id,
     words_of_base,
 )
@@ -22,11 +21,11 @@ INIT = init_image()
 
 
 def test_images_of_one_tag_are_ordered_by_platform() -> None:
-    specs = (DEVEL, ARM, AMD, INIT)
-    assert images_of_tag(ARM, specs) == images_of_tag(AMD, specs) == (AMD, ARM)
-    assert images_of_tag(DEVEL, specs) == (DEVEL,)
+    groups = PlatformGroups(specs=(DEVEL, ARM, AMD, INIT))
+    assert groups.of(ARM) == groups.of(AMD) == (AMD, ARM)
+    assert groups.of(DEVEL) == (DEVEL,)
     # The same tag in another repository is another image.
-    assert images_of_tag(AMD, (AMD, replace(ARM, repository="acme/other"))) == (AMD,)
+    assert PlatformGroups(specs=(AMD, replace(ARM, repository="acme/other"))).of(AMD) == (AMD,)
 
 
 def test_one_image_of_each_tag_stays() -> None:
@@ -50,7 +49,7 @@ def test_names_of_releases_and_of_all_platforms() -> None:
     assert (platform_tag(INIT), platform_tag(arm)) == ("1.0.0-amd64", "1.0.0-arm64")
     assert shared_id(arm) == INIT.id == "volume-permissions"
     assert AMD.platform == AMD64
-    assert [release_name(spec, (AMD, ARM, DEVEL)) for spec in (AMD, ARM, DEVEL)] == [
+    assert [PlatformGroups(specs=(AMD, ARM, DEVEL)).release_name(spec) for spec in (AMD, ARM, DEVEL)] == [
         f"{AMD.own_tag}-amd64",
         f"{AMD.own_tag}-arm64",
         DEVEL.own_tag,  # of one platform

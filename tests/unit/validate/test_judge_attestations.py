@@ -41,6 +41,7 @@ from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import judge, judge_reference
 from torchbake.validate.judge_attestations import signed_digests, signed_parts
 from torchbake.validate.pull import SUITE
+from torchbake.validate.run import GATE
 
 SBOM_TEXT = {"bomFormat": "CycloneDX", "components": [{"name": "numpy"}, {"name": "torch", "version": "2.10.0"}]}
 PROVENANCE_OF = provenance_text("acme/pytorch", "sha256:r0", LABELS)
@@ -290,7 +291,7 @@ def test_an_older_revision_is_signed_by_hand() -> None:
 def test_the_pages_have_each_check_and_the_build_type() -> None:
     one = served("latest")
     judged_ids = {check.id for checks in judge(PROMISE, shelf(release()), {}).values() for check in checks}
-    judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)} | {SUITE}
+    judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)} | {SUITE, f"registry.{GATE}"}
     rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/reference/checks.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(judged_ids)
     page, _, anchor = BUILD_TYPE.rpartition("#")

@@ -126,6 +126,7 @@ def test_released_images_are_good_and_each_tag_has_a_report(place: Place) -> Non
     for one in results.values():
         assert one.verdict
         assert (one.outcome, one.verdict.digest, one.verdict.id) == (PASSED, digest, SPEC.id)
+        assert one.platform == SPEC.platform
         assert place.reports.find(one.name, digest) == one.verdict
         assert one.report
         assert one.report.exists()
