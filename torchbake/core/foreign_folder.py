@@ -62,7 +62,7 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
                 links += 1
                 parts = _target(path, name, folder, status, links)
                 left += reversed(parts)
-                if not parts[0].startswith("/"):
+                if not parts or not parts[0].startswith("/"):
                     continue
                 left.pop()
                 name = "/"
