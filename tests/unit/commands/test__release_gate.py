@@ -215,7 +215,7 @@ def test_an_old_report_is_refused_with_its_date(gated: Gated) -> None:
     gated.scan(gated.build(), CreatedAt="2025-11-29T10:00:00Z")
     code, image, _ = gated.publish(allow=entry(1), inputs="reports: [scans]\nmax_age_days: 7")
     assert code == PublishError.exit_code
-    assert re.search(r"scan.json is of 2025-11-29: \d+ days old, and at most 7 are taken", image["problem"])
+    assert re.search(r"scan.json is of 2025-11-29: \d+ days old, more than max_age_days: 7", image["problem"])
     assert gated.publish(allow=entry(1))[0] == 0
 
 

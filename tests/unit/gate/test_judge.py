@@ -176,7 +176,7 @@ def test_an_old_report_counts_as_missing(days: int, keys: dict[str, Any], is_ope
     result = judge(gate(**keys), reports=[report])
     assert result.is_open is is_open
     if not is_open:
-        assert "scan.json is of 2026-11-21: 8 days old, and at most 7 are taken" in result.problems
+        assert "scan.json is of 2026-11-21: 8 days old, more than max_age_days: 7" in result.problems
     newer = replace(SCAN, path=Path("newer.json"))
     assert judge(gate(**keys), reports=[report, newer]).is_open
 
