@@ -50,7 +50,9 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("words", ["list all --size small --format json", "list @ids.txt --format ids", "list all @not.txt"])
+@pytest.mark.parametrize(
+    "words", ["list all --size small --format json", "list @ids.txt --format ids", "list all @not.txt"]
+)
 def test_work_grows_with_the_images_alone(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
