@@ -116,6 +116,10 @@ def test_a_foreign_folder_is_written_like_any_other(project: Path, tmp_path: Pat
     os.mkfifo(project / "fifo")
     with pytest.raises(OSError, match="is not a plain file"):
         write_text(project / "fifo", "x")
+    (project / "root").symlink_to("/")
+    for name in ("here", "root"):
+        with pytest.raises(IsADirectoryError):
+            write_text(project / name, "x")
     (project / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
         write_text(project / "loop/x", "x")
