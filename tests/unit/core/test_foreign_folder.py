@@ -110,17 +110,24 @@ def test_a_foreign_folder_is_written_like_any_other(project: Path, tmp_path: Pat
     own = tmp_path / "own"
     own.symlink_to(project / "reports")
     (project / "relative").symlink_to("../project/reports")
-    for path in (project / "a/b/c.txt", own / "d.txt", project / "relative/e.txt", project / "reports/../f.txt"):
+    (project / "here").symlink_to(".")
+    places = ("a/b/c.txt", "relative/e.txt", "reports/../f.txt", "here/g.txt")
+    for path in (own / "d.txt", *(project / place for place in places)):
         assert is_foreign(path)
         for text in ("one", "two"):
             write_text(path, text)
             assert (path.read_text(), path.stat().st_mode & 0o7777) == (text, 0o644)
-    with pytest.raises(KeyError), replacing(project / "g.txt"):
+    with pytest.raises(KeyError), replacing(project / "h.txt"):
         raise KeyError
-    assert sorted(path.name for path in project.rglob("*") if path.is_file()) == ["c.txt", "d.txt", "e.txt", "f.txt"]
+    names = sorted(path.name for path in project.rglob("*") if path.is_file())
+    assert names == [f"{letter}.txt" for letter in "cdefg"]
     os.mkfifo(project / "fifo")
     with pytest.raises(OSError, match="is not a plain file"):
         write_text(project / "fifo", "x")
+    (project / "root").symlink_to("/")
+    for name in ("here", "root"):
+        with pytest.raises(IsADirectoryError):
+            write_text(project / name, "x")
     (project / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
         write_text(project / "loop/x", "x")
