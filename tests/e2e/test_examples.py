@@ -26,7 +26,7 @@ APART = {"resume"}  # has a volume, which may be somebody's
 LINES = [line for name in NAMES if name not in APART for line in lines_of(name) if runs_here(line)]
 PLAIN = [line for line in LINES if "job-onnx" not in line]
 # Other tests here run these scripts with other arguments, or jobs of several nodes with a smaller script.
-LONG = {"ddp", "export", "fsdp", "mnist", "regression"}
+LONG = {"export", "fsdp", "mnist", "regression"}
 ONNX = [line for line in LINES if "job-onnx" in line]
 
 
