@@ -35,7 +35,10 @@ def run_git(
     if is_no_repository(process) and (lost := _git_of(folder)):
         raise UsageError(
             f"git finds no repository at {lost}: {errors[0]}",
-            hint=f"Repair it (a worktree that was moved: git worktree repair); or remove {lost}, if it is none.",
+            hint=f"{lost} names the folder of its repository: mount it too, in a container; or, if it was moved: git "
+            "worktree repair"
+            if lost.is_file()
+            else f"Restore its files, such as HEAD; or remove {lost}, if it is no repository.",
         )
     return process
 

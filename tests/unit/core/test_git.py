@@ -139,12 +139,14 @@ def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tm
     for ask in (revision, commit_time):
         with pytest.raises(UsageError, match=f"no repository at {tree}/.git: fatal: not a git repository: ") as refused:
             ask(tree)
+        assert "mount it too, in a container" in str(refused.value.hint)
         assert "git worktree repair" in str(refused.value.hint)
 
 
 @pytest.mark.usefixtures("own_processes")
 def test_a_repository_without_its_head_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
     (repository / ".git/HEAD").unlink()
-    with pytest.raises(UsageError, match=r"not a git repository \(or any"):
+    with pytest.raises(UsageError, match=r"not a git repository \(or any") as refused:
         revision(repository)
+    assert f"remove {repository}/.git, if it is no repository" in str(refused.value.hint)
     assert revision(tmp_path) == ""
