@@ -77,6 +77,16 @@ def test_no_variable_names_another_repository(answering: Answering, monkeypatch:
 
 
 @pytest.mark.usefixtures("own_processes")
+def test_a_credential_helper_reads_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OUR_USER", "GIT_PASSWORD"):
+        monkeypatch.setenv(name, f"of {name}")
+    helper = '!f() { echo "username=$OUR_USER"; echo "password=$GIT_PASSWORD"; }; f'
+    question = b"protocol=https\nhost=git.example\n\n"
+    answer = run_git(tmp_path, "-c", f"credential.helper={helper}", "credential", "fill", stdin=question)
+    assert answer.stdout == question.rstrip(b"\n") + b"\nusername=of OUR_USER\npassword=of GIT_PASSWORD\n"
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_a_clone_with_a_bare_repository_runs_nothing(tmp_path: Path) -> None:
     """Git took a folder of a clone for a repository, and ran the program that its `config` names."""
     folder = tmp_path / "clone/images"

@@ -37,7 +37,10 @@ ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PAT
 NEEDS: dict[ToolName, tuple[str, ...]] = {
     "uv": ("UV_CACHE_DIR", "UV_INDEX_MIRROR_PASSWORD", "UV_FIND_LINKS"),
     "pip": ("PIP_INDEX_URL", "PIP_CERT", "PIP_CONFIG_FILE", "PIP_CACHE_DIR", "AWS_PROFILE"),
-    "git": ("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_0", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK"),
+    "git": (
+        *("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_0", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK"),
+        *("GIT_LFS_SKIP_SMUDGE", "GIT_ASKPASS", "GIT_USERNAME", "GIT_PASSWORD", "GIT_TOKEN", "TOKEN_OF_A_HELPER"),
+    ),
     "docker": (*ENGINE, "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "KUBECONFIG", "ACTIONS_RUNTIME_TOKEN"),
     "buildah": (
         "BUILDAH_ISOLATION",
@@ -60,7 +63,10 @@ NEEDS: dict[ToolName, tuple[str, ...]] = {
 
 def test_a_tool_inherits_the_names_of_its_list() -> None:
     for tool in TOOLS:
-        needs, changes = {*HOST, *NEEDS[tool]}, {*CHANGES[tool], *(EVERYWHERE if tool != "ansible" else ())}
+        needs, changes = (
+            {*HOST, *NEEDS[tool]},
+            {*CHANGES[tool], *(EVERYWHERE if tool not in ("ansible", "git") else ())},
+        )
         environ = dict.fromkeys((*needs, *changes), "x")
         assert {*inherited_variables(tool, environ)} == needs, tool
 
