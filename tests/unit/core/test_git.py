@@ -140,6 +140,19 @@ def test_a_folder_below_a_ceiling_of_the_shell_has_its_commit(
 
 
 @pytest.mark.usefixtures("own_processes")
+@pytest.mark.skipif(bool(os.geteuid()), reason="not run: this test gives a repository away, as root")
+def test_sudo_reads_the_checkout_of_its_user(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # without the `safe.directory` of this user
+    commit = head_commit(repository)
+    for path in (repository, repository / ".git"):
+        os.chown(path, 54321, 54321)
+    with pytest.raises(UsageError, match="dubious ownership"):
+        head_commit(repository)
+    monkeypatch.setenv("SUDO_UID", "54321")
+    assert head_commit(repository) == commit
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
     """As in a container that gets the worktree alone."""
     tree = tmp_path / "tree"

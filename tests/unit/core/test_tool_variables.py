@@ -40,6 +40,7 @@ NEEDS: dict[ToolName, tuple[str, ...]] = {
     "git": (
         *("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_0", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK"),
         *("GIT_LFS_SKIP_SMUDGE", "GIT_ASKPASS", "GIT_USERNAME", "GIT_PASSWORD", "GIT_TOKEN", "TOKEN_OF_A_HELPER"),
+        "SUDO_UID",  # whose checkout git then reads as root
     ),
     "docker": (*ENGINE, "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "KUBECONFIG", "ACTIONS_RUNTIME_TOKEN"),
     "buildah": (
