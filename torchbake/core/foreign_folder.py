@@ -34,13 +34,13 @@ def replacing_in_foreign(path: Path, mode: int) -> Iterator[Path]:
             raise OSError(errno.EINVAL, "is not a plain file", str(path))
         temporary = f".{name}.{secrets.token_hex(8)}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with _named(path):
+        with _whole_path(path):
             descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
         try:
             yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
             # The other user's file may have the setuid bit, which root's must not get.
             os.fchmod(descriptor, status.st_mode & 0o777 if status else mode)
-            with _named(path):
+            with _whole_path(path):
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             os.close(descriptor)
@@ -59,7 +59,7 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
     try:
         while True:
             name = left.pop()
-            with _named(path):
+            with _whole_path(path):
                 status = _status(name, folder)
             if status and stat.S_ISLNK(status.st_mode):
                 links += 1
@@ -73,9 +73,9 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
                 yield folder, name
                 return
             elif status is None:
-                with _named(path), suppress(FileExistsError):
+                with _whole_path(path), suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
-            with _named(path):
+            with _whole_path(path):
                 below = os.open(name, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
@@ -85,12 +85,12 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
 
 def open_file(path: Path, flags: int) -> int:
     """Open a file below the folder of `opened_folder`, with mode 0644 if it is new, and return its descriptor."""
-    with opened_folder(path) as (folder, name), _named(path):
+    with opened_folder(path) as (folder, name), _whole_path(path):
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _whole_path(path: Path) -> Iterator[None]:
     """Name the whole path in an OSError, which has a part of it alone."""
     try:
         yield
