@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torchbake.core.ownership import MOST_LINKS, swappable, user_name
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS has no O_PATH, and Windows none of these, where `setup` must still say what to do.
+_FOLDER = sum(getattr(os, name, 0) for name in ("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"))
 
 
 def is_foreign(path: Path) -> bool:
