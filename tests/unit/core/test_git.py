@@ -167,6 +167,18 @@ def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tm
 
 
 @pytest.mark.usefixtures("own_processes")
+def test_a_lost_submodule_does_not_blame_its_parent(repository: Path, tmp_path: Path) -> None:
+    """The advice to remove the parent's `.git` would destroy a repository."""
+    (repository / "sub").mkdir()
+    (repository / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
+    with pytest.raises(UsageError, match=f"no repository of a submodule below {repository}: .*modules/sub") as refused:
+        revision(repository)
+    assert "git submodule update --init" in str(refused.value.hint)
+    assert f"{repository}/.git" not in str(refused.value.hint)
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_a_repository_without_its_head_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
     (repository / ".git/HEAD").unlink()
     with pytest.raises(UsageError, match=r"not a git repository \(or any") as refused:
