@@ -76,8 +76,8 @@ def _lost_repository(message: str, lost: Path) -> UsageError:
     place = f"at {lost}" if lost.is_file() else f"of a submodule below {lost.parent}"
     return UsageError(
         f"git finds no repository {place}: {message}",
-        hint="A .git file names that folder: mount it too, in a container. After a move: git worktree repair; or remove "
-        "the submodule's folder, then git submodule update --init",
+        hint="A .git file names that folder: mount it too, in a container. After a move: git worktree repair; or "
+        "remove the submodule's folder, then git submodule update --init",
     )
 
 
