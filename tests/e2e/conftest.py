@@ -55,6 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    declare_marks(config)
+
+
+def declare_marks(config: pytest.Config) -> None:
     """Add markers: `-m release` selects the tests of torchbake/release, `-m long` the tests that `nox` leaves out."""
     config.addinivalue_line(
         "markers",

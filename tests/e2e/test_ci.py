@@ -196,7 +196,7 @@ def git_in(folder: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.long  # tests/unit/test_update.py has the command, tests/unit/test_ci_files.py the file
+@pytest.mark.long  # tests/unit/commands/test_update.py has the command, tests/unit/test_ci_files.py the file
 def test_github_renews_locks_by_one_commit_if_any_is_old(machines: Machines, running: Running) -> None:
     github, machine = GitHub(machines, running, "schedule"), machines.new()
     origin = with_older_numpy(machine)

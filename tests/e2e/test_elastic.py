@@ -71,7 +71,7 @@ def test_the_remaining_nodes_name_a_dead_rendezvous_host(job: Job) -> None:
     assert "node 0, which holds the rendezvous, is gone: " in _words(job, 1)
 
 
-@pytest.mark.long  # test_checkin.py has an ambiguous name
+@pytest.mark.long  # tests/unit/test_find_rendezvous.py has an ambiguous name
 def test_an_ambiguous_name_of_the_rendezvous_ends_no_job(
     engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:

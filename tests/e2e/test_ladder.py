@@ -102,7 +102,7 @@ FAULTS = [
 
 
 # These are met in test_run.py and test_ends.py too, without torch, which each rank loads for seconds.
-LONG = ("exit", "segfault", "hang", "kill", "stop")
+LONG = ("exit", "segfault", "kill", "stop")
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from tests.libraries import library
 from tests.unit.layouts import damage
 from tests.wheels import write_wheel
 from torchbake.errors import UsageError
+from torchbake.oci.labels import SOURCE
 from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.build
 
-REPOSITORY = "torchbake-test/layers/pytorch"
 RUNTIME, DEVEL = (f"2.99.0-cuda12.8-cudnn9-{flavor}-debian12" for flavor in ("runtime", "devel"))
 OTHERS = {f"{version}-cuda12.8-cudnn9-devel-debian12": version for version in ("2.97.0", "2.98.0")}
 MATRIX = """\
@@ -92,28 +92,34 @@ def site(tmp_path_factory: pytest.TempPathFactory, wheels: Path, bases: Path) ->
     return make_site(tmp_path_factory.mktemp("layers"), wheels, bases)
 
 
-def make_site(folder: Path, wheels: Path, bases: Path) -> "Site":
-    """Write a project of these wheels, and lock it."""
+def make_site(folder: Path, wheels: Path, bases: Path, name: str = "layers") -> "Site":
+    """Write a project of these wheels, and lock it. Sites that are used at the same time have different names."""
     (folder / ".torchbake").mkdir()
     (folder / ".torchbake/bases").symlink_to(bases)
     head = {
-        "repository": REPOSITORY,
+        "repository": f"torchbake-test/{name}/pytorch",
+        "source": address_of(name),
         "bases": {"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}},
         "tags": {"defaults": {"accelerator": "cuda12.8", "base": "debian12"}, "rolling": ["{torch}-{cuda}"]},
     }
     lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
     (folder / "matrix.yaml").write_text("\n".join([*lines, MATRIX]))
-    site = Site(folder, wheels)
+    site = Site(folder, wheels, name)
     process = torchbake("lock", "all", *site.words, env=site.env)
     assert process.returncode == 0, process.stderr
     return site
 
 
+def address_of(name: str) -> str:
+    """Return the address that labels of a site's images have, so that they are known without a name."""
+    return f"https://example.com/torchbake-test/{name}"
+
+
 class Site:
     """A separate project with a separate store of layers."""
 
-    def __init__(self, folder: Path, wheels: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, wheels: Path, name: str) -> None:
+        self.folder, self.name = folder, name
         self.store = folder / "cache/torchbake/layers"
         links = " ".join((os.environ.get("PIP_FIND_LINKS", ""), str(wheels))).strip()
         self.env = {"PIP_FIND_LINKS": links, "TORCHBAKE_LAYERS": str(self.store)}
@@ -129,6 +135,14 @@ class Site:
         process = self.build(name, *words)
         assert process.returncode == 0, process.stderr
         return images_of(process)[name]
+
+    def forget(self) -> None:
+        """Remove all images of this site from the engine, those without a name too."""
+        label = f"label={SOURCE}={address_of(self.name)}"
+        command = ["docker", "image", "ls", "--all", "--quiet", "--no-trunc", "--filter", label]
+        process = subprocess.run(command, capture_output=True, text=True, check=True)
+        for image in {*process.stdout.split()}:
+            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
 
     def blobs(self) -> list[Path]:
         return list((self.store / "blobs/sha256").iterdir()) if self.store.exists() else []
@@ -150,17 +164,8 @@ class Site:
 def empty(site: Site) -> Site:
     """A machine that has packed nothing, and an engine without these images."""
     shutil.rmtree(site.store, ignore_errors=True)
-    forget()
+    site.forget()
     return site
-
-
-def forget() -> None:
-    """Remove all images of this test from the engine, those without a name too."""
-    for name in (RUNTIME, DEVEL, *OTHERS):
-        filters = ["--all", "--quiet", "--no-trunc", "--filter", f"label=org.torchbake.id={name}"]
-        process = subprocess.run(["docker", "image", "ls", *filters], capture_output=True, text=True, check=True)
-        for image in {*process.stdout.split()}:
-            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
 
 
 def layers_of(engine: docker.DockerClient, image: dict[str, Any]) -> list[str]:
@@ -271,7 +276,7 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     digest = next(digest for digest, size in empty.keep().items() if size > 1_000_000)
     blob = empty.store / "blobs/sha256" / digest.removeprefix("sha256:")
     sound = blob.read_bytes()
-    forget()
+    empty.forget()
     damage(blob, is_seen=False)
     process = empty.build(RUNTIME)
     assert process.returncode == 0, process.stdout + process.stderr

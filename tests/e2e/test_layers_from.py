@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT, images_of
 from tests.e2e.registries import Running, program, registry
-from tests.e2e.test_layers import DEVEL, PACKED, Site, forget, make_site, write_stack
+from tests.e2e.test_layers import DEVEL, PACKED, Site, make_site, write_stack
 from tests.e2e.test_signature import SECRET, Keys, make_keys
 from torchbake.engine.client import connect
 from torchbake.engine.export import source_of
@@ -68,7 +68,7 @@ class Fleet:
     def build(self, where: str, key: str = "") -> tuple[dict[str, Any], list[str]]:
         """Build on a machine that has packed nothing; how many layers came, and what was warned of."""
         shutil.rmtree(self.site.store, ignore_errors=True)
-        forget()
+        self.site.forget()
         words = ("--layers-from", where, "--layers-key", key or self.ours.public, "--no-transparency-log")
         process = self.site.build(DEVEL, *words)
         assert process.returncode == 0, process.stderr
@@ -88,9 +88,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Fle
     folder, cosign = tmp_path_factory.mktemp("fleet"), program(TOOLS, "cosign")
     (folder / "site").mkdir()
     (folder / "wheels").mkdir()
-    site = make_site(folder / "site", write_stack(folder / "wheels"), bases)
+    site = make_site(folder / "site", write_stack(folder / "wheels"), bases, "layers-from")
     site.env["SOURCE_DATE_EPOCH"] = "1767225600"  # outside of git, the date of an image is that of its build
-    forget()
+    site.forget()
     image = site.built(DEVEL)
     with registry(TOOLS, folder / "registry") as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSIGN_PASSWORD", SECRET)
@@ -104,7 +104,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Fle
         for namespace in ("good", "unsigned", "unlisted"):
             fleet.release(namespace, signed=namespace != "unsigned")
         yield fleet
-    forget()
+    site.forget()
 
 
 def test_layers_of_a_signed_release_make_the_same_image(fleet: Fleet) -> None:

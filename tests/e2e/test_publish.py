@@ -228,7 +228,7 @@ def test_the_next_run_finishes_a_release_killed_at_any_request(place: Place, *, 
         place.state(),
         0,
         0,
-    )  # tests/unit/test_publish.py stops at each; here are some for real
+    )  # tests/unit/release/test_publisher.py stops at each; here are some for real
     while True:
         place.remove()
         publish(place.registry(), small, first)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOMS, ROOT
+from tests.e2e.conftest import ROOT, declare_marks
 from tests.e2e.registries import registry
 from tests.engines.kinds import KINDS, Kind
 from tests.engines.running import Running, running
@@ -25,9 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of end-to-end tests, whose helpers are used here."""
-    for room in ROOMS:
-        config.addinivalue_line("markers", f"{room}: about {room}")
+    """Declare the marks of end-to-end tests, whose modules are imported here."""
+    declare_marks(config)
 
 
 @pytest.fixture(scope="session")

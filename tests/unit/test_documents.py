@@ -131,6 +131,13 @@ def test_what_is_named_is_there(project: Project) -> None:
     assert [f"{page}: {name}" for page, name in names if not (TOOLKIT / name).exists()] == []
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    tests = {match for text in TEXTS.values() for match in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text)}
+    assert len(tests) > 30
+    missing = [f"{file}::{test}" for file, test in tests if f"def {test}(" not in (TOOLKIT / file).read_text()]
+    assert missing == []
+
+
 def test_every_page_that_a_message_names_is_there() -> None:
     pattern = r"""Command\(["']help["'], ["']([\w-]+)(?:#([\w-]+))?["']\)"""
     modules = (TOOLKIT / "torchbake").rglob("*.py")

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.e2e import conftest as end_to_end
 from tests.engines import conftest
 from tests.engines.kinds import KINDS, NO_ENGINE, STEPS
 from tests.engines.steps import Step
@@ -53,6 +54,16 @@ def test_an_engine_that_cannot_be_had_is_named(
     with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match=words) as caught:
         next(fixture(request, "192.0.2.1:5000", tmp_path_factory))
     assert caught.type is outcome
+
+
+def test_the_marks_of_end_to_end_tests_are_known() -> None:
+    """Tests of engines import modules that have these marks; pytest ends at one that is not declared."""
+    marks = []
+    for configure in (end_to_end.pytest_configure, conftest.pytest_configure):
+        configure(config := Mock())
+        marks.append({call.args[1].partition(":")[0] for call in config.addinivalue_line.call_args_list})
+    assert "long" in marks[0]
+    assert marks[0] <= marks[1]
 
 
 def test_every_night_each_kind_of_engine_is_required() -> None:

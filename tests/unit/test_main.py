@@ -58,7 +58,8 @@ def test_what_others_want_done_at_the_end_is_done(end: Callable[..., Completed])
 
 
 def test_a_thread_that_still_works_is_waited_for(end: Callable[..., Completed]) -> None:
-    change = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.3), print('finished'))).start()"
+    work = "lambda: (threading.main_thread().join(), print('finished'))"
+    change = f"import threading; threading.Thread(target={work}).start()"
     assert end(["--version"], change).stdout.splitlines()[-1] == "finished"
 
 

@@ -18,7 +18,7 @@ class DatedInput:
         if days <= most_days:
             return ""
         source = " by the file's last change, as its content has no date" if self.of_file else ""
-        return f"{self.place} is of {self.day}{source}: {days} days old, and at most {most_days} are taken"
+        return f"{self.place} is of {self.day}{source}: {days} days old, more than max_age_days: {most_days}"
 
 
 def day_of_file(modified: float) -> date:

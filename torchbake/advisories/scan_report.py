@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -96,9 +96,10 @@ def package_name(kind: Kind, name: str) -> str:
 
 
 def day_of(text: str | None) -> date | None:
-    """Return the day of a time by RFC 3339; None if it is missing, invalid or Go's zero time."""
+    """Return the day of a time by RFC 3339, by UTC; None if it is missing, invalid or Go's zero time."""
     try:
-        day = date.fromisoformat((text or "")[:10])
-    except ValueError:
+        moment = datetime.fromisoformat(text or "")
+        day = (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+    except (ValueError, OverflowError):
         return None
     return day if day.year > 1 else None

@@ -1,12 +1,13 @@
 """The result of a build for one image. The imports are few, because a build with nothing to do needs no others."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from torchbake.engine.image import EngineImage
+from torchbake.matrix.spec import Spec
 
 Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
 
@@ -28,6 +29,12 @@ class BuildResult:
     seconds: float = 0.0
     exit_code: int = 0
     next: str = ""
+
+
+def as_json(results: Sequence[BuildResult], specs: Iterable[Spec]) -> list[dict[str, Any]]:
+    """Return the results for programs, with the platforms of their images."""
+    platforms = {spec.id: spec.platform for spec in specs}
+    return [asdict(result) | {"platform": platforms[result.id]} for result in results]
 
 
 def up_to_date(name: str, ref: str, tags: Sequence[str], image: EngineImage, *, moved_tags: int = 0) -> BuildResult:

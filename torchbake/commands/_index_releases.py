@@ -142,9 +142,9 @@ def _release(
 
 
 def _judged_digests(place: IndexPlace, results: Sequence[PublishResult]) -> set[str]:
-    """Return the digests of the releases of an index that are images of this run."""
-    published = [one.published for one in results if _is_part(place, one) and one.published]
-    return {one.decision.digest for one in published if one.is_tested}
+    """Return the digests of the releases of an index that this run judged: its images, and builds that stay instead."""
+    pairs = [(one.published, one.gates) for one in results if _is_part(place, one) and one.published]
+    return {published.decision.digest for published, gates in pairs if published.is_tested or gates}
 
 
 def _promoted(place: IndexPlace, result: PublishResult, tell: Tell) -> PublishResult:

@@ -125,9 +125,10 @@ def open_gate(path: Path) -> ReleaseGate:
     with step("reading known vulnerabilities"):
         places = [one if is_address(one) else str(folder / path_of(one)) for one in file.advisories]
         feeds, today = read_feeds(places) if places else None, datetime.now(UTC).date()
-        reasons = [one.too_old(file.max_age_days, today) for one in feeds.days] if feeds else []
+        days = () if feeds is None else feeds.days
+        reasons = [one.too_old(file.max_age_days, today) for one in days]
         if old := list(filter(None, reasons)):
-            hint = f"Fetch them again, or raise max_age_days in {path}. Addresses of advisories are always fetched."
+            hint = f"Fetch them again, name their addresses in {path}, which each run fetches, or raise max_age_days."
             raise AdvisoryError(f"{'; '.join(old)}.", hint=hint)
         reports = read_reports(folder / path_of(one) for one in file.reports)
     return ReleaseGate(path=path, file=file, feeds=feeds, reports=reports, today=today)

@@ -1,14 +1,14 @@
 """`build`: build and tag the selected images."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from torchbake.build.images import BuildRequest, ImageBuild
 from torchbake.build.plan import build_error
-from torchbake.build.result import BuildResult
+from torchbake.build.result import BuildResult, as_json
 from torchbake.commands import _options as opt
 from torchbake.commands._build_options import WithExecutor, WithLayers
 from torchbake.commands._selection import load_selection
@@ -69,7 +69,7 @@ def run(args: Arguments) -> int:
         build = ImageBuild(project=project, request=request, engine=engine)
         build = replace(build, fetch=shared.fetch) if shared else build
         results = build.run(selection.specs)
-    _show(results, args, shared, {spec.id: spec.platform for spec in selection.specs})
+    _show(results, args, shared, selection.specs)
     if error := build_error(results):
         raise error
     return 0
@@ -89,8 +89,8 @@ def _shared(args: Arguments, project: Project, specs: Sequence[Spec]) -> "Fetche
 
 
 def _show(
-    results: list[BuildResult], args: Arguments, shared: "FetchedLayers | None", platforms: Mapping[str, str]
-) -> None:
+    results: list[BuildResult], args: Arguments, shared: "FetchedLayers | None", specs: Sequence[Spec]
+) -> None:  # fmt: skip
     fetched: dict[str, Any] = {}
     if shared and not args.dry_run:
         layers, size = len(shared.sizes), sum(shared.sizes)
@@ -107,5 +107,5 @@ def _show(
         )
         for result in results
     ]
-    value = {"images": [asdict(result) | {"platform": platforms[result.id]} for result in results], **fetched}
+    value = {"images": as_json(results, specs), **fetched}
     console.show_result(args.format, value, ("id", "status", "size", "time", "digest", "reason"), rows)

@@ -1,7 +1,7 @@
 """`update`: renew the locks for which there are newer packages, and build the images that these change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,7 @@ from torchbake.advisories.match import Feeds
 from torchbake.build.images import BuildRequest, ImageBuild
 from torchbake.build.plan import build_error, ref_of
 from torchbake.build.prepare import ImagePreparation
-from torchbake.build.result import BuildResult
+from torchbake.build.result import BuildResult, as_json
 from torchbake.commands import _options as opt
 from torchbake.commands._advisories import feeds_of_option
 from torchbake.commands._fixes import FixedChange, NewerLock, newer_locks, say_uncovered
@@ -117,7 +117,7 @@ def run(args: Arguments) -> int:
         write_text(args.summary, text_of(debian, wheels, findings.withdrawn))
     value = {
         "changes": debian, "wheels": wheels, "yanked": findings.withdrawn, "images": [spec.id for spec in changed],
-        "builds": [asdict(one) for one in results], "unbuilt": unbuilt,
+        "builds": as_json(results, changed), "unbuilt": unbuilt,
     }  # fmt: skip
     if feeds:
         value["vulnerabilities"] = {name: _vulnerabilities(changes) for name, changes in findings.fixed.items()}

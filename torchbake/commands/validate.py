@@ -18,7 +18,7 @@ from torchbake.commands._selection import load_selection, lock_of
 from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.plain_text import with_reasons
-from torchbake.core.problem import Problem, problem_of, unknown
+from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
@@ -192,7 +192,10 @@ def _rows(
 
 
 def _gate(path: Path) -> Callable[[str, Registry, str], Problem | None]:
-    """Return a function that judges the release with a tag. Raises GateError and AdvisoryError."""
+    """Return a function that judges the release with a tag. Raises GateError and AdvisoryError.
+
+    A release that cannot be read is refused.
+    """
     from torchbake.commands._release_gate import open_gate  # noqa: PLC0415 - readers of all formats of reports
 
     gate = open_gate(path)
@@ -200,10 +203,8 @@ def _gate(path: Path) -> Callable[[str, Registry, str], Problem | None]:
     def judge(name: str, registry: Registry, tag: str) -> Problem | None:
         try:
             gate.pass_result(gate.judge_release(name, registry, tag))
-        except CheckError as error:
+        except (CheckError, RegistryError) as error:
             return problem_of(error)
-        except RegistryError as error:
-            return unknown(error.message)
         return None
 
     return judge

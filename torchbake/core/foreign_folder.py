@@ -53,12 +53,13 @@ def replacing_in_foreign(path: Path, mode: int) -> Iterator[Path]:
 def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
     """Open the folder of a file, which is made if it is missing, and yield its descriptor and the file's name.
 
-    Links of this user and of root are followed, also at the end. Raises PermissionError for any other link.
+    Links of this user and of root are followed, also at the end. Raises PermissionError for any other link, and
+    IsADirectoryError for a link to "/" or to its own folder.
     """
     left, links = [*reversed(path.absolute().parts[1:])], 0
     folder = os.open("/", _FOLDER)
     try:
-        while True:
+        while left:
             name = left.pop()
             with _whole_path(path):
                 status = _status(name, folder)
@@ -66,7 +67,7 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
                 links += 1
                 parts = _target(path, name, folder, status, links)
                 left += reversed(parts)
-                if not parts[0].startswith("/"):
+                if not parts or not parts[0].startswith("/"):
                     continue
                 left.pop()
                 name = "/"
@@ -80,6 +81,7 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
                 below = os.open(name, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))  # a link to "." or "/"
     finally:
         os.close(folder)
 

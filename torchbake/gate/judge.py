@@ -84,8 +84,9 @@ def judge_gate(
     own = [report for report in reports if report.digests & subject.digests]
     flaws = {report.path: _flaw(report, gate, today) for report in own}
     scans = [report for report in own if not flaws[report.path]]
-    findings = merge_findings([*judged.findings, *(finding for report in own for finding in report.findings)])
-    statements = [statement for report in own for statement in report.statements]
+    inputs = [*scans, *(report for report in own if report.no_scan)]  # VEX documents have no age
+    findings = merge_findings([*judged.findings, *(finding for report in inputs for finding in report.findings)])
+    statements = [statement for report in inputs for statement in report.statements]
     refused, allowed, used, below = list[Refusal](), list[Allowance](), list[AllowedVulnerability](), 0
     for finding in findings:
         entries = [entry for entry in gate.allow if _is_about(entry.id or "", entry.package or "", finding)]

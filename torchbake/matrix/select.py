@@ -19,6 +19,7 @@ from torchbake.ui.command import Command
 
 ALL = "all"
 _SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "everything": ALL}
+_MOST_NAMED = 3  # words in a reason, if there are two more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +164,17 @@ class _Words:
         """Return whether a word is one of the names of an image, or a glob is that of its id ``name``."""
         return not self.words.isdisjoint(names) or any(fnmatchcase(name, glob) for glob in self.globs)
 
+    def first(self, name: str, names: AbstractSet[str]) -> str:
+        """Return the first word that matches an image; "" if none does."""
+        globs = (glob for glob in self.globs if fnmatchcase(name, glob))
+        return min((*(self.words & names), *globs), key=self.every.index, default="")
+
+    @property
+    def text(self) -> str:
+        """The words of a message; if they are many, the first of them."""
+        more = len(self.every) - _MOST_NAMED
+        return " or ".join((*self.every[:_MOST_NAMED], f"{more} others") if more > 1 else self.every)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
@@ -187,8 +199,8 @@ class _Question:
     def mismatch(self, spec: Spec) -> str | None:
         """Return why an image is not selected; None if it is."""
         name, names = spec.id, self.vocabulary.names(spec)
-        if self.unwanted.match(name, names):
-            return f"excluded by !{next(word for word in self.unwanted.every if _Words.of([word]).match(name, names))}"
+        if word := self.unwanted.first(name, names):
+            return f"excluded by !{word}"
         if isinstance(spec, InitSpec):
             return None if self.included.match(name, names) else "an init image, not named"
         if not self.groups:
@@ -199,7 +211,7 @@ class _Question:
         for facet, words in self.groups.items():
             if not words.match(name, names):
                 exact = {each.name: each.words(spec)[-1] for each in FACETS}
-                return f"{facet} is {exact[facet]}, not {' or '.join(words.every)}"
+                return f"{facet} is {exact[facet]}, not {words.text}"
         return None
 
 

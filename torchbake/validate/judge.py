@@ -98,9 +98,10 @@ class _Judging:
     def rolling(self, answer: ServedTag) -> Iterator[CheckResult]:
         steps, stop = served_whole(answer, self._missing(answer.tag), self.promise.platform)
         yield from steps
-        yield when("rolling", stop, lambda image: self._place(answer, image), answer)
+        of_others = stop or (self._newer(answer, answer.image) if answer.image else None)
+        yield when("rolling", of_others, lambda image: self._place(answer, image), answer)
         revision = next((each for each in reversed(self.shelf.revisions) if each.digest == answer.digest), None)
-        yield self._labels(answer, stop, revision)
+        yield self._labels(answer, of_others, revision)
         yield self._to_signed(revision, {artifacts.IMAGE: answer.digest or ""}, stop)
         yield from _inside(answer, self.inside, stop)
 
@@ -162,7 +163,7 @@ class _Judging:
         return Problem(reason=reason, remedy=self._put_it_at(self.current))
 
     def _place(self, answer: ServedTag, image: ServedImage) -> Problem | None:
-        """Check that a rolling tag is at the current revision, unless it belongs to a newer image."""
+        """Check that a rolling tag is at the current revision."""
         own, current = own_answer(self.promise, self.shelf), self.current
         if self.shelf.list_problem:
             return self._unlisted(answer, own, self.shelf.list_problem)
@@ -171,8 +172,6 @@ class _Judging:
             return Problem(reason=reason, remedy=self._release_it)
         if answer.digest == current.digest:
             return None
-        if self._is_newer(image.labels):
-            return unknown(f"it points at {answer.who}, which is newer, and which this matrix does not know")
         holder = TagHolder(digest=image.digest, labels=image.labels)
         refused = moves_to(current.digest or "", self._ours, {answer.tag: holder})[1].get(answer.tag)
         first = f"Remove it in the registry, as promote leaves it alone ({refused}). " if refused else ""
@@ -187,11 +186,18 @@ class _Judging:
             return None
         return Problem(reason=f"points at {answer.who}, {own.tag} at {own.who}")
 
-    def _is_newer(self, labels: Mapping[str, str]) -> bool:
-        """Check if the labels are those of a newer image that the matrix does not know."""
-        ours, theirs = rank_of(self._ours), rank_of(labels)
-        is_foreign = labels.get(ID, "") not in ("", *self.known_ids)
-        return is_foreign and ours is not None and theirs is not None and ours < theirs
+    def _newer(self, answer: ServedTag, image: ServedImage) -> Problem | None:
+        """Return the reason not to check a rolling tag: it has a newer image, which the matrix does not know.
+
+        The image's own tag belongs to no other image. If the image is not released, each tag is checked.
+        """
+        is_known = image.labels.get(ID, "") in ("", *self.known_ids)
+        if is_known or answer.tag == own_answer(self.promise, self.shelf).tag or self.current is None:
+            return None
+        ours, theirs = rank_of(self._ours), rank_of(image.labels)
+        if self.shelf.list_problem or ours is None or theirs is None or ours >= theirs:
+            return None
+        return unknown(f"it points at {answer.who}, which is newer, and which this matrix does not know")
 
     @property
     def _ours(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -176,6 +177,13 @@ def test_an_address_is_fetched_and_its_login_is_not_shown(monkeypatch: pytest.Mo
     assert [f"{one.place} {one.day}" for one in mirror.days] == ["https://mirror.example/data/json 2026-11-01"]
     assert urls == [url]
     assert {one.source for one in result} == {"https://mirror.example/data/json"}
+
+
+def test_an_address_without_a_date_is_of_today() -> None:
+    assert feeds._day_of_answer("Sun, 01 Nov 2026 23:00:00 -0500") == date(2026, 11, 2)
+    for text in ("", "yesterday", "Sun, 32 Nov 2026 10:00:00 GMT"):
+        before = datetime.now(UTC).date()
+        assert before <= feeds._day_of_answer(text) <= datetime.now(UTC).date()
 
 
 def test_an_address_without_an_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

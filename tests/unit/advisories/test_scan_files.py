@@ -201,6 +201,21 @@ def test_a_report_has_the_day_of_its_scan(tmp_path: Path, report: dict[str, Any]
     assert (dated.day, dated.of_file) == (date(2026, 11, 1), False)
 
 
+@pytest.mark.parametrize(
+    ("moment", "day"),
+    [
+        ("2026-11-01T23:30:00.123456789-05:00", date(2026, 11, 2)),
+        ("2026-11-01T01:30:00+02:00", date(2026, 10, 31)),
+        ("2026-11-01", date(2026, 11, 1)),
+        ("0001-01-01T00:00:00Z", None),
+        ("0001-01-01T00:00:00+02:00", None),
+        ("yesterday", None),
+    ],
+)
+def test_the_day_of_a_scan_is_that_of_utc(tmp_path: Path, moment: str, day: date | None) -> None:
+    assert read(scans.trivy(CreatedAt=moment), tmp_path).day == day
+
+
 @pytest.mark.parametrize("report", [scans.trivy(), scans.grype(), scans.trivy_sarif(), scans.grype_sarif()])
 def test_a_report_without_a_date_has_that_of_its_file(tmp_path: Path, report: dict[str, Any]) -> None:
     path = scans.write(tmp_path, "scan.json", report)

@@ -1,5 +1,6 @@
 """A gate and releases of earlier runs: an index names them, or they stay in place of the image that was judged."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.advisories import scans
@@ -12,6 +13,7 @@ from torchbake.commands._publish_tables import PublishResult
 from torchbake.commands._release_gate import ReleaseGate, open_gate
 from torchbake.engine.export import Content
 from torchbake.errors import PublishError
+from torchbake.gate.judge import GateResult
 from torchbake.matrix.spec import AMD64, ARM64
 from torchbake.oci.tag_names import SBOM, artifact_tag
 from torchbake.registry.artifact import Artifact
@@ -87,6 +89,18 @@ def test_a_dry_run_judges_earlier_releases(checkout: Checkout) -> None:
     release_arm64(checkout, OLD)
     (refused,) = checkout.join(checkout.publish(AMD64, dry=True), dry=True, gate=gate)
     assert f"released as {TAG}: CVE-" in refused.problem
+
+
+def test_a_build_that_stays_is_judged_once(checkout: Checkout) -> None:
+    gate = gate_of(checkout.path.parent, f"advisories: [{TRACKER}]")
+    release_arm64(checkout, NEW)
+    image = checkout.publish(AMD64)
+    assert image.published
+    other = replace(image, published=replace(image.published, tested=f"sha256:{'0' * 64}"))
+    (refused,) = checkout.join(other, gate=gate)
+    assert "1.0.0-amd64-r0: its packages cannot be read" in refused.problem
+    (joint,) = checkout.join(replace(other, gates={"1.0.0-amd64-r0": GateResult(id=ID)}), gate=gate)
+    assert (joint.problem, [*joint.gates]) == ("", [TAG])
 
 
 def test_another_build_that_stays_is_judged(gated: Gated) -> None:

@@ -18,6 +18,7 @@ from tests.unit.commands.test__release_images import Site, site
 from tests.unit.layouts import archive, file, put
 from tests.unit.registries import MemoryRegistry, Store
 from torchbake import cli
+from torchbake.commands._release_gate import open_gate
 from torchbake.errors import AdvisoryError, GateError, PublishError
 from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.labels import ID, INPUTS
@@ -215,7 +216,7 @@ def test_an_old_report_is_refused_with_its_date(gated: Gated) -> None:
     gated.scan(gated.build(), CreatedAt="2025-11-29T10:00:00Z")
     code, image, _ = gated.publish(allow=entry(1), inputs="reports: [scans]\nmax_age_days: 7")
     assert code == PublishError.exit_code
-    assert re.search(r"scan.json is of 2025-11-29: \d+ days old, and at most 7 are taken", image["problem"])
+    assert re.search(r"scan.json is of 2025-11-29: \d+ days old, more than max_age_days: 7", image["problem"])
     assert gated.publish(allow=entry(1))[0] == 0
 
 
@@ -231,6 +232,13 @@ def test_old_advisories_end_the_run_first(gated: Gated) -> None:
     assert f"tracker.json is of {old.date()} by the file's last change" in err
     assert "max_age_days" in err
     assert gated.publish(inputs="advisories: [tracker.json]\nmax_age_days: 9")[0] == PublishError.exit_code
+
+
+def test_old_advisories_of_no_package_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "osv.json").write_text('{"id": "GHSA-1", "modified": "2025-11-01T10:00:00Z", "affected": []}')
+    (tmp_path / "gate.yaml").write_text("advisories: [osv.json]\nrefuse: [{severity: high}]\n")
+    with pytest.raises(AdvisoryError, match=r"osv.json is of 2025-11-01: \d+ days old, more than max_age_days: 7"):
+        open_gate(tmp_path / "gate.yaml")
 
 
 def test_a_dry_run_shows_the_decision_and_attaches_nothing(gated: Gated) -> None:

@@ -23,11 +23,13 @@ ROW = "  - {{torch: 2.10.{}, accelerator: cpu, base: debian12, platforms: [linux
 
 
 def matrix(folder: Path, rows: int) -> Path:
-    """Write a matrix with two images in each row, and a file with their ids."""
+    """Write a matrix with two images in each row, a file with their ids, and one that excludes all but the first."""
     folder.mkdir()
     path = folder / "matrix.yaml"
     path.write_text(MATRIX + "".join(map(ROW.format, range(rows))))
-    (folder / "ids.txt").write_text("\n".join(spec.id for spec in load_project(path).expansion.specs))
+    ids = [spec.id for spec in load_project(path).expansion.specs]
+    (folder / "ids.txt").write_text("\n".join(ids))
+    (folder / "not.txt").write_text("\n".join(f"!{name}" for name in ids[1:]))
     return path
 
 
@@ -48,7 +50,9 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("words", ["list all --size small --format json", "list @ids.txt --format ids"])
+@pytest.mark.parametrize(
+    "words", ["list all --size small --format json", "list @ids.txt --format ids", "list all @not.txt"]
+)
 def test_work_grows_with_the_images_alone(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

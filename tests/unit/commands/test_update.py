@@ -14,8 +14,10 @@ from tests.unit.engines import Daemon
 from torchbake import cli
 from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.match import Feeds
+from torchbake.build.images import ImageBuild
 from torchbake.build.plan import ref_of
-from torchbake.commands import _fixes, update
+from torchbake.build.result import BuildResult
+from torchbake.commands import _fixes, build, update
 from torchbake.commands._fixes import NewerLock, first_of, with_fixes, with_reasons
 from torchbake.commands._wheel_updates import NewerWheels, WheelFindings
 from torchbake.debian.lockfile import (
@@ -160,6 +162,21 @@ def test_update_names_images_that_an_earlier_run_locked(
     assert json.loads(capsys.readouterr().out)["unbuilt"] == [RUNTIME, DEVEL]
     assert cli.main([*words, "--no-build"]) == 0
     assert "not built" not in capsys.readouterr().err
+
+
+def test_update_prints_its_builds_as_build_does(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = [BuildResult(id=RUNTIME, ref="a", tags=(), status="failed", reason="no disk", exit_code=10)]
+    monkeypatch.setattr(ImageBuild, "run", lambda self, specs: failed)
+    for module in (update, build):
+        monkeypatch.setattr(module, "connect", lambda: Daemon().engine)
+    values = []
+    for command in ("update", "build"):
+        assert cli.main([command, RUNTIME, "--matrix", str(project.document.path), "--format", "json"])
+        values.append(json.loads(capsys.readouterr().out))
+    assert values[0]["builds"] == values[1]["images"]
+    assert (values[0]["builds"][0]["id"], values[0]["builds"][0]["platform"]) == (RUNTIME, "linux/amd64")
 
 
 def test_update_asks_the_engine_before_it_renews_a_lock(

@@ -18,7 +18,7 @@ from torchbake import cli
 from torchbake.checks.reports import ImageResult
 from torchbake.commands import validate
 from torchbake.core.problem import Problem
-from torchbake.errors import AdvisoryError, UsageError, ValidateError
+from torchbake.errors import AdvisoryError, RegistryError, UsageError, ValidateError
 from torchbake.matrix.platforms import platform_tag
 from torchbake.registry.client import Registry
 
@@ -100,6 +100,17 @@ def test_the_command_names_the_vulnerability_of_a_release(command: Callable[...,
     assert code == ValidateError.exit_code
     assert set(reasons) == {f"one.example.com/team/pytorch:{tag}" for tag in (RUNTIME, f"{RUNTIME}-r0")}
     assert all("the gate refuses it: CVE-2026-1001" in reason for reason in reasons.values())
+
+
+def test_a_release_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    def fail(method: str, key: str) -> None:
+        raise RegistryError(f"no answer to {method} {key}")
+
+    (tmp_path / "gate.yaml").write_text("advisories: [a.json]\nrefuse: [{fixed_only: true}]\n")
+    (tmp_path / "a.json").write_text(Path(TRACKER).read_text())
+    problem = validate._gate(tmp_path / "gate.yaml")(RUNTIME, MemoryRegistry(Store(), message=fail), f"{RUNTIME}-r0")
+    assert problem
+    assert (problem.reason.startswith("no answer"), problem.unknown) == (True, False)
 
 
 def test_a_gate_judges_no_reference(command: Callable[..., tuple[int, str, str]]) -> None:

@@ -2,10 +2,11 @@
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,22 +34,28 @@ def exchange(one: Path, other: Path) -> None:
     ctypes.CDLL(None).renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
 
 
+# The system calls that take a path, or a name in a folder.
+CALLS = ("open", "stat", "lstat", "mkdir", "replace", "unlink")
+
+
 @contextmanager
-def repeated(work: Callable[[], object]) -> Iterator[None]:
-    """Repeat the work in another thread."""
-    end = threading.Event()
+def interrupted(at: int, work: Callable[[], None]) -> Iterator[list[str]]:
+    """Do the work of another process before the call with this number; yield the names of the calls so far."""
+    calls = list[str]()
 
-    def repeat() -> None:
-        while not end.is_set():
-            work()
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            if len(calls) == at:
+                work()
+            return call(*arguments, **options)
 
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, counted(name, getattr(os, name)))
+        yield calls
 
 
 def log(path: Path) -> None:
@@ -64,17 +71,18 @@ def test_a_folder_that_is_exchanged_for_a_link_leads_nowhere(
     link.symlink_to(victim)
     os.lchown(link, OTHER, OTHER)
     ends = {"written": 0, "refused": 0}
-    with repeated(lambda: exchange(project / "reports", link)):
-        for _ in range(2000):
+    for at in count(1):
+        with interrupted(at, lambda: exchange(project / "reports", link)) as calls:
             try:
                 write(project / "reports/summary.md")
                 ends["written"] += 1
             except OSError:
                 ends["refused"] += 1
-            if any(victim.iterdir()):
-                break
-    assert [*victim.iterdir()] == []
-    assert all(ends.values())
+        assert [*victim.iterdir()] == [], calls
+        if len(calls) < at:
+            break  # it ended before the exchange
+        exchange(project / "reports", link)
+    assert all(ends.values()), ends
 
 
 def test_a_link_in_place_of_the_temporary_file_is_not_written(project: Path, tmp_path: Path) -> None:
@@ -102,14 +110,17 @@ def test_a_foreign_folder_is_written_like_any_other(project: Path, tmp_path: Pat
     own = tmp_path / "own"
     own.symlink_to(project / "reports")
     (project / "relative").symlink_to("../project/reports")
-    for path in (project / "a/b/c.txt", own / "d.txt", project / "relative/e.txt", project / "reports/../f.txt"):
+    (project / "here").symlink_to(".")
+    places = ("a/b/c.txt", "relative/e.txt", "reports/../f.txt", "here/g.txt")
+    for path in (own / "d.txt", *(project / place for place in places)):
         assert is_foreign(path)
         for text in ("one", "two"):
             write_text(path, text)
             assert (path.read_text(), path.stat().st_mode & 0o7777) == (text, 0o644)
-    with pytest.raises(KeyError), replacing(project / "g.txt"):
+    with pytest.raises(KeyError), replacing(project / "h.txt"):
         raise KeyError
-    assert sorted(path.name for path in project.rglob("*") if path.is_file()) == ["c.txt", "d.txt", "e.txt", "f.txt"]
+    names = sorted(path.name for path in project.rglob("*") if path.is_file())
+    assert names == [f"{letter}.txt" for letter in "cdefg"]
     (project / "a.txt").write_text("")
     for path in (project / "a.txt/b/c.txt", project / "a.txt/c.txt", project / "reports"):
         with pytest.raises(OSError, match=f"irectory: '{path}'") as caught:
@@ -118,6 +129,10 @@ def test_a_foreign_folder_is_written_like_any_other(project: Path, tmp_path: Pat
     os.mkfifo(project / "fifo")
     with pytest.raises(OSError, match="is not a plain file"):
         write_text(project / "fifo", "x")
+    (project / "root").symlink_to("/")
+    for name in ("here", "root"):
+        with pytest.raises(IsADirectoryError):
+            write_text(project / name, "x")
     (project / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
         write_text(project / "loop/x", "x")

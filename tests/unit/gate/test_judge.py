@@ -176,9 +176,19 @@ def test_an_old_report_counts_as_missing(days: int, keys: dict[str, Any], is_ope
     result = judge(gate(**keys), reports=[report])
     assert result.is_open is is_open
     if not is_open:
-        assert "scan.json is of 2026-11-21: 8 days old, and at most 7 are taken" in result.problems
+        assert "scan.json is of 2026-11-21: 8 days old, more than max_age_days: 7" in result.problems
     newer = replace(SCAN, path=Path("newer.json"))
     assert judge(gate(**keys), reports=[report, newer]).is_open
+
+
+def test_an_old_report_neither_refuses_nor_allows() -> None:
+    statement = VexStatement(id="CVE-1", package="libssl3", state="not_affected")
+    old = replace(SCAN, path=Path("old.json"), day=TODAY - timedelta(8))
+    assert judge(gate(), reports=[replace(old, findings=(SSL,)), SCAN]).is_open
+    result = judge(gate(), SSL, reports=[replace(old, statements=(statement,)), SCAN])
+    assert [one.finding for one in result.refused] == [SSL]
+    vex = replace(old, statements=(statement,), no_scan="it is a VEX document")
+    assert judge(gate(), SSL, reports=[vex, SCAN]).is_open
 
 
 def test_the_file_dates_a_report_without_a_date() -> None:

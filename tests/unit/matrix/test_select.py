@@ -12,7 +12,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.errors import SelectorError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import FACETS, select
-from torchbake.matrix.spec import AMD64, ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import AMD64, ImageSpec, InitSpec, Spec, pytorch_of
 
 CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 # Without the images that only a word for their platform chooses: the laws do not hold for them.
@@ -148,13 +148,19 @@ def test_the_chosen_stay_in_the_matrixs_order() -> None:
     assert matches == sorted(matches, key=order.index)
 
 
+IDS = tuple(spec.id for spec in pytorch_of(SPECS) if not spec.id.startswith("2.13.0-cpu"))
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (("cuda12",), "accelerator is cpu, not cuda12"),
         (("all", "!cpu"), "excluded by !cpu"),
+        (("all", "!*devel*", "!*cpu*", "!py3.11", "!cpu"), "excluded by !*cpu*"),
         (("2.10.0", "2.9.1"), "torch is 2.13.0, not 2.10.0 or 2.9.1"),
         (("py3.13",), "python is py3.11, not py3.13"),
+        (IDS[:4], f"id is 2.13.0-cpu-runtime-debian12, not {' or '.join(IDS[:4])}"),
+        (IDS[:9], f"id is 2.13.0-cpu-runtime-debian12, not {' or '.join(IDS[:3])} or 6 others"),
         (("volume-permissions",), "only init images are named"),
     ],
 )
