@@ -24,6 +24,7 @@ _PROGRAMS = (".py", ".sh")
 # Bytes of a file that is searched for secrets: keys and settings are small, data and weights are not.
 _MOST_SEARCHED = 2 * 2**20
 _MOST_NAMED = 5  # files in one message
+_SUBMODULE = "160000 "  # git's mode of one, in its list of files
 
 
 def choose_files(
@@ -84,15 +85,34 @@ def ignored_files(folder: Path, names: Sequence[str], leave_out: Path | None = N
     ignored |= {name for name in names if folder / name == leave_out or _is_own_output(folder / name)}
     if not names or not is_below_git(folder):
         return ignored
-    # "./": git reads a path that begins with a colon as a pathspec with magic
-    paths = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
     try:
-        process = run_git(folder, "check-ignore", "--stdin", "-z", stdin=paths)
+        return ignored | _ignored_by_git(folder, names)
     except FileNotFoundError:
         raise UsageError(f"{folder} is in a git repository, and git is not installed.", hint="Install git.") from None
+
+
+def _ignored_by_git(folder: Path, names: Sequence[str]) -> set[str]:
+    """Return the names that git ignores. Files of a submodule have the rules of its own repository."""
+    ignored = set[str]()
+    for module in _submodules(folder):
+        below = [name.removeprefix(f"{module}/") for name in names if name.startswith(f"{module}/")]
+        names = [name for name in names if not name.startswith(f"{module}/")]
+        if below and (folder / module / ".git").exists():  # else nobody has checked it out
+            ignored |= {f"{module}/{name}" for name in _ignored_by_git(folder / module, below)}
+    # "./": git reads a path that begins with a colon as a pathspec with magic
+    paths = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
+    process = run_git(folder, "check-ignore", "--stdin", "-z", stdin=paths)
     if process.returncode not in (0, 1):
         raise git_failure(process, folder)
     return ignored | {os.fsdecode(name).removeprefix("./") for name in process.stdout.split(b"\0")}
+
+
+def _submodules(folder: Path) -> list[str]:
+    process = run_git(folder, "ls-files", "--stage", "-z")
+    if process.returncode:
+        raise git_failure(process, folder)
+    entries = (os.fsdecode(entry).partition("\t") for entry in process.stdout.split(b"\0"))
+    return [name for head, _, name in entries if head.startswith(_SUBMODULE)]
 
 
 def _is_own_output(path: Path) -> bool:

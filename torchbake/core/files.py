@@ -1,7 +1,6 @@
 """Atomic writes of files, reads that refuse pipes and devices, and sizes of files that share their data."""
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -87,6 +86,8 @@ def in_memory(text: str) -> Iterator[Path]:
 
     Only a child process that inherits descriptors (``close_fds=False``) can open it.
     """
+    import fcntl  # noqa: PLC0415 - not on Windows, where setup says what to do
+
     with os.fdopen(os.memfd_create("torchbake"), "w") as file:
         file.write(text)
         file.flush()

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torchbake.core.ownership import MOST_LINKS, swappable, user_name
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS has no O_PATH, and Windows none of these, where `setup` must still say what to do.
+_FOLDER = sum(getattr(os, name, 0) for name in ("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"))
 
 
 def is_foreign(path: Path) -> bool:
@@ -34,12 +35,14 @@ def replacing_in_foreign(path: Path, mode: int) -> Iterator[Path]:
             raise OSError(errno.EINVAL, "is not a plain file", str(path))
         temporary = f".{name}.{secrets.token_hex(8)}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+        with _whole_path(path):
+            descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
         try:
             yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
             # The other user's file may have the setuid bit, which root's must not get.
             os.fchmod(descriptor, status.st_mode & 0o777 if status else mode)
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            with _whole_path(path):
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             os.close(descriptor)
             with suppress(FileNotFoundError):
@@ -58,7 +61,8 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
     try:
         while left:
             name = left.pop()
-            status = _status(name, folder)
+            with _whole_path(path):
+                status = _status(name, folder)
             if status and stat.S_ISLNK(status.st_mode):
                 links += 1
                 parts = _target(path, name, folder, status, links)
@@ -71,9 +75,10 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
                 yield folder, name
                 return
             elif status is None:
-                with suppress(FileExistsError):
+                with _whole_path(path), suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
-            below = os.open(name, _FOLDER, dir_fd=folder)
+            with _whole_path(path):
+                below = os.open(name, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))  # a link to "." or "/"
@@ -83,8 +88,18 @@ def opened_folder(path: Path) -> Iterator[tuple[int, str]]:
 
 def open_file(path: Path, flags: int) -> int:
     """Open a file below the folder of `opened_folder`, with mode 0644 if it is new, and return its descriptor."""
-    with opened_folder(path) as (folder, name):
+    with opened_folder(path) as (folder, name), _whole_path(path):
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+
+
+@contextmanager
+def _whole_path(path: Path) -> Iterator[None]:
+    """Name the whole path in an OSError, which has a part of it alone."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def _target(path: Path, name: str, folder: int, status: os.stat_result, links: int) -> tuple[str, ...]:

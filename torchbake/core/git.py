@@ -9,6 +9,7 @@ from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import UsageError
 
 _NO_REPOSITORY = b"not a git repository"
+_BY_FILE = "not a git repository: "  # by a file `.git`; else git adds: (or any of the parent directories)
 # A clone can contain a folder that git takes for a bare repository, and git runs programs that a repository's
 # configuration names. Known since git 2.38; older versions ignore the first setting.
 _SAFE = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false")
@@ -33,10 +34,7 @@ def run_git(
     if process.returncode and advice:
         raise UsageError(f"git refuses to read {folder}: {errors[0]}", hint=f"If you trust it: {advice[0]}")
     if is_no_repository(process) and (lost := _git_of(folder)):
-        raise UsageError(
-            f"git finds no repository at {lost}: {errors[0]}",
-            hint=f"Repair it (a worktree that was moved: git worktree repair); or remove {lost}, if it is none.",
-        )
+        raise _lost_repository(errors[0], lost)
     return process
 
 
@@ -66,6 +64,21 @@ def _git_of(folder: Path) -> Path | None:
         if (each / ".git").exists():
             return each / ".git"
     return None
+
+
+def _lost_repository(message: str, lost: Path) -> UsageError:
+    """Return the error for a `.git` without its repository: ``lost``, or one of a submodule."""
+    if _BY_FILE not in message:
+        return UsageError(
+            f"git finds no repository at {lost}: {message}",
+            hint=f"Restore its files, such as HEAD; or remove {lost}, if it is no repository.",
+        )
+    place = f"at {lost}" if lost.is_file() else f"of a submodule below {lost.parent}"
+    return UsageError(
+        f"git finds no repository {place}: {message}",
+        hint="A .git file names that folder: mount it too, in a container. After a move: git worktree repair; or "
+        "remove the submodule's folder, then git submodule update --init",
+    )
 
 
 def is_no_repository(process: "subprocess.CompletedProcess[bytes]") -> bool:

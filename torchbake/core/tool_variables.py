@@ -1,6 +1,6 @@
 """The variables that a tool inherits when torchbake starts it. The standard library alone is imported here.
 
-A list of allowed names, because each release of a tool has new variables. A name may end in ``*``.
+A list of allowed names, because each release of a tool has new variables. A name may contain ``*``.
 """
 
 import re
@@ -79,15 +79,16 @@ _TOOLS: Mapping[ToolName, _Tool] = {
             PIP_QUIET PIP_VERBOSE PIP_LOG PIP_PROGRESS_BAR PIP_DISABLE_PIP_VERSION_CHECK PIP_ROOT_USER_ACTION""",
         reported="PIP_* VIRTUALENV_* " + _CHANGES_ALL + " " + _CHANGES_PYTHON,
     ),
-    # Settings, such as safe.directory of a CI job, logins and the network. GIT_DIR of a hook names another repository,
-    # and GIT_CEILING_DIRECTORIES hides the folder's own. Source: https://git-scm.com/docs/git#_environment_variables
+    # Settings, such as safe.directory of a CI job, and the network. Credential helpers read any others, such as $TOKEN,
+    # and Jenkins' GIT_ASKPASS reads GIT_PASSWORD. GIT_DIR of a hook names another repository, and
+    # GIT_CEILING_DIRECTORIES hides the folder's own. Source: https://git-scm.com/docs/git#_environment_variables
     "git": _Tool(
-        allowed=_HOST
-        + _CREDENTIALS
-        + """
-            GIT_CONFIG_* GIT_EXEC_PATH GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_ASKPASS SSH_ASKPASS SSH_ASKPASS_REQUIRE
-            GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_* GIT_HTTP_* GIT_PROXY_* GIT_ALLOW_PROTOCOL GCM_*""",
+        allowed="""
+            GIT_CONFIG_* GIT_EXEC_PATH GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_LFS_*
+            GIT_*USER* GIT_*USR GIT_*PASS* GIT_*PSW GIT_*TOKEN* GIT_*CRED* GIT_PAT
+            GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_* GIT_HTTP_* GIT_PROXY_* GIT_ALLOW_PROTOCOL""",
         reported="GIT_* " + _CHANGES_ALL,
+        all_others=True,
     ),
     "docker": _Tool(
         allowed=_HOST + _CREDENTIALS + _DOCKER,

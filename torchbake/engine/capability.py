@@ -4,7 +4,6 @@ A command that cannot begin shows the same message as `setup --check`.
 """
 
 import os
-import pwd
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from torchbake.core.ownership import user_name
 from torchbake.core.problem import Problem
 from torchbake.engine.address import Address
 from torchbake.engine.docker_cli import DockerCli
@@ -146,14 +146,11 @@ def bootstrap_problem(etc: Path = Path("/etc")) -> Problem | None:
 
     Other users need a namespace with more than one uid: the commands of uidmap, and a range of uids and of gids.
     """
-    if os.geteuid() == 0:
+    if not hasattr(os, "geteuid") or os.geteuid() == 0:  # Windows has no users with a number
         return None
     if not all(map(shutil.which, ("newuidmap", "newgidmap"))):
         return NO_UIDMAP
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
+    user = user_name(os.getuid())
     missing = [path for path in (etc / "subuid", etc / "subgid") if not _has_range(path, user)]
     return _no_range(user, missing) if missing else None
 

@@ -31,18 +31,20 @@ from torchbake.ui.tool_environment import environment_of
 _ANSWERING, _UNPACKING = 60, 1800  # seconds until an answer
 _LISTINGS, _PAUSE = 5, 0.2  # attempts to list images, and the seconds between two
 _LOAD_FAILED = re.compile(r"error\b", re.IGNORECASE)
+_CLOSED = "it closes the connection"
 _WORDS: dict[type[BaseException], str] = {
     FileNotFoundError: "there is no such socket",
     ConnectionRefusedError: "nobody listens there",
-    ConnectionResetError: "it closes the connection",
+    ConnectionResetError: _CLOSED,
+    BrokenPipeError: _CLOSED,
     PermissionError: "you may not open that socket; members of its group, often docker, may",
     TimeoutError: "it says nothing",
     requests.exceptions.ReadTimeout: "it says nothing",
     requests.exceptions.ConnectTimeout: "it cannot be reached",
     socket.gaierror: "no such host is known",
     ssl.SSLCertVerificationError: "no authority that docker's settings name has signed its certificate",
-    http.client.RemoteDisconnected: "it closes the connection",
-    IncompleteRead: "it closes the connection",
+    http.client.RemoteDisconnected: _CLOSED,
+    IncompleteRead: _CLOSED,
     http.client.BadStatusLine: "what answers is not an engine",
 }
 
@@ -225,8 +227,10 @@ def connect() -> Engine:
     try:
         client = sdk_client(_ANSWERING)
     except (DockerException, OSError, ValueError) as error:
-        raise EngineError(f"No container engine answers at {address.text}: {ssh_error(address) or _why(error)}.",
-                          hint=hint) from None  # fmt: skip
+        why = _why(error)
+        if why == _CLOSED:  # else the last message of ssh is a banner or a warning
+            why = ssh_error(address) or why
+        raise EngineError(f"No container engine answers at {address.text}: {why}.", hint=hint) from None
     engine = Engine(client, address)
     _check_same(engine)
     if address.origin != "default":

@@ -19,6 +19,7 @@ from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.hostconfig.project_index import ProjectIndex
 
 _KEYRINGS = ("UV_KEYRING_PROVIDER", "PIP_KEYRING_PROVIDER")
+_TRACEBACK = "Traceback (most recent call last)"
 _PROVIDER = "subprocess"  # the provider that both uv and pip know
 
 
@@ -72,22 +73,29 @@ def _check(index: ProjectIndex, status: int, reason: str, pip: PipConfig) -> Non
 def _of_keyring(url: str, user: str, environ: Mapping[str, str]) -> str:
     """Return the password of a user from the program `keyring`, if uv or pip may ask it; "" if it has none.
 
-    Raises HostConfigError with the program's message. For a missing password it ends with 1 and without a message.
+    Raises HostConfigError with the program's message. For a missing password it ends with 1, maybe after warnings.
     """
     program = shutil.which("keyring", path=environ.get("PATH"))
     if not user or not program or not any(environ.get(name) == _PROVIDER for name in _KEYRINGS):
         return ""
+    failures = list[str]()
     for service in (url, urlsplit(url).netloc):  # uv's order
-        process = subprocess.run(
-            [program, "get", service, user],
-            env=inherited_variables("uv", environ),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if process.returncode and process.stderr.strip():
-            raise HostConfigError(
-                f"{program} does not answer for {user} at {service}: {last_line(process.stderr)}",
-                hint=f"Repair it; or unset {' and '.join(name for name in _KEYRINGS if environ.get(name))}.",
-            )
+        try:
+            process = subprocess.run(
+                [program, "get", service, user],
+                env=inherited_variables("uv", environ),
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        except OSError as error:  # the Python of a script is gone
+            failures.append(str(error))
+            continue
         if process.returncode == 0 and process.stdout.strip():
             return process.stdout.strip()
+        if process.returncode not in (0, 1) or _TRACEBACK in process.stderr:
+            failures.append(last_line(process.stderr))
+    if failures:
+        raise HostConfigError(
+            f"{program} does not answer for {user} at {url}: {failures[0]}",
+            hint=f"Repair it; or unset {' and '.join(name for name in _KEYRINGS if environ.get(name))}.",
+        )
     return ""

@@ -105,7 +105,10 @@ def _version_in_path() -> str:
     if program is None:
         raise InstallError("The command host needs Ansible, and ansible-core is not installed.", hint=_HINT)
     env = environment_of("ansible")
-    process = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False)
+    try:
+        process = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False)
+    except OSError as error:  # the Python of a script is gone
+        raise InstallError(f"{program} does not start: {error.strerror}.", hint=_HINT) from None
     match = re.search(r"\[core (\d[\d.]*)", process.stdout) or re.match(r"ansible-playbook (\d[\d.]*)", process.stdout)
     if process.returncode or not match:
         reason = last_line(process.stderr or process.stdout)

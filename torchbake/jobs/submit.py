@@ -28,6 +28,7 @@ _PATIENCE = 3600.0
 _LAST_WORDS, _SETTLED = 15.0, 2.0
 # Seconds for the launcher to end a job, beyond the job's own time.
 _MORE = 120.0
+_NOT_STARTED = 127  # the exit code of a shell for a program that it cannot start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class ProcessShell:
             return CommandResult(
                 code=TIMED_OUT, stdout="", stderr=f"{command[0]} did not answer within {seconds:.0f} s"
             )
+        except OSError as error:  # the interpreter of a script is gone
+            return CommandResult(code=_NOT_STARTED, stdout="", stderr=f"{command[0]}: {error.strerror}")
         return CommandResult(code=process.returncode, stdout=process.stdout, stderr=process.stderr)
 
     def do(self, command: Command, seconds: float | None) -> int:

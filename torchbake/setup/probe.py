@@ -51,7 +51,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ, *, platforms: 
         root=rights(),
         systemd=Path("/run/systemd/system").is_dir(),
         installed=frozenset() if ready else _installed(),
-        mirror=read_apt_config(env).mirror,
+        mirror=read_apt_config(env, dump=lambda _: "").mirror,  # without the proxies, for which apt is asked
         files={name: Path(name).read_text(errors="replace") for name in _FILES if os.access(name, os.R_OK)},
         trixie_known=_trixie_known(),
         docker=docker.path,

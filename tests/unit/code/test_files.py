@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.code.folders import write
-from torchbake.code import files as module
 from torchbake.code.files import choose_files
 from torchbake.errors import UsageError
 
@@ -16,14 +15,32 @@ def test_hidden_files_and_bytecode_are_left_out(tmp_path: Path) -> None:
     assert choose_files(tmp_path) == ["a/x.py"]
 
 
-def test_dockerignore_and_git_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {".dockerignore": "data\n", **dict.fromkeys(("data/x", "train.py", "out/y"), "1")})
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setattr(
-        module, "run_git", lambda *words, **_: subprocess.CompletedProcess(words, 0, stdout=b"./out/y\0", stderr=b"")
-    )
+@pytest.mark.usefixtures("own_processes")
+def test_dockerignore_and_git_hold(tmp_path: Path) -> None:
+    files = dict.fromkeys(("data/x", "train.py", "out/y"), "1")
+    write(tmp_path, {".dockerignore": "data\n", ".gitignore": "out\n", **files})
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     assert choose_files(tmp_path) == ["train.py"]
     assert choose_files(tmp_path, include=["train.py", "out/y"]) == ["out/y", "train.py"]
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_submodule_has_its_own_rules(tmp_path: Path) -> None:
+    """Git itself answers no question about a file of a submodule: `Pathspec is in submodule`."""
+    code, more = dict.fromkeys(("train.py", "out/x"), "1"), {".gitignore": "out\n"}
+    write(tmp_path, {".gitignore": "*.bin\n", "a.bin": "1", "absent/b.bin": "1", "later/c.py": "1", **code})
+    for name in ("sub/deep", "sub"):
+        write(tmp_path / name, code | more)
+    for name, modules in (("sub/deep", []), ("sub", ["deep"]), (".", ["absent", "later", "sub"])):
+        git = ["git", "-C", str(tmp_path / name)]
+        subprocess.run([*git, "init", "-q"], check=True)
+        for module in modules:
+            entry = f"160000,{'1' * 40},{module}"
+            subprocess.run([*git, "update-index", "--add", "--cacheinfo", entry], check=True)
+    (tmp_path / "later").rename(tmp_path / "gone")
+    (tmp_path / "later").symlink_to("gone")
+    own = ["absent/b.bin", "gone/c.py", "later", "out/x", "sub/deep/train.py", "sub/train.py", "train.py"]
+    assert choose_files(tmp_path) == own
 
 
 def test_patterns_choose(tmp_path: Path) -> None:

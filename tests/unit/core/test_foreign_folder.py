@@ -121,6 +121,11 @@ def test_a_foreign_folder_is_written_like_any_other(project: Path, tmp_path: Pat
         raise KeyError
     names = sorted(path.name for path in project.rglob("*") if path.is_file())
     assert names == [f"{letter}.txt" for letter in "cdefg"]
+    (project / "a.txt").write_text("")
+    for path in (project / "a.txt/b/c.txt", project / "a.txt/c.txt", project / "reports"):
+        with pytest.raises(OSError, match=f"irectory: '{path}'") as caught:
+            log(path)
+        assert caught.value.filename == str(path)
     os.mkfifo(project / "fifo")
     with pytest.raises(OSError, match="is not a plain file"):
         write_text(project / "fifo", "x")

@@ -77,6 +77,16 @@ def test_no_variable_names_another_repository(answering: Answering, monkeypatch:
 
 
 @pytest.mark.usefixtures("own_processes")
+def test_a_credential_helper_reads_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OUR_USER", "GIT_PASSWORD"):
+        monkeypatch.setenv(name, f"of {name}")
+    helper = '!f() { echo "username=$OUR_USER"; echo "password=$GIT_PASSWORD"; }; f'
+    question = b"protocol=https\nhost=git.example\n\n"
+    answer = run_git(tmp_path, "-c", f"credential.helper={helper}", "credential", "fill", stdin=question)
+    assert answer.stdout == question.rstrip(b"\n") + b"\nusername=of OUR_USER\npassword=of GIT_PASSWORD\n"
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_a_clone_with_a_bare_repository_runs_nothing(tmp_path: Path) -> None:
     """Git took a folder of a clone for a repository, and ran the program that its `config` names."""
     folder = tmp_path / "clone/images"
@@ -130,6 +140,19 @@ def test_a_folder_below_a_ceiling_of_the_shell_has_its_commit(
 
 
 @pytest.mark.usefixtures("own_processes")
+@pytest.mark.skipif(bool(os.geteuid()), reason="not run: this test gives a repository away, as root")
+def test_sudo_reads_the_checkout_of_its_user(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # without the `safe.directory` of this user
+    commit = head_commit(repository)
+    for path in (repository, repository / ".git"):
+        os.chown(path, 54321, 54321)
+    with pytest.raises(UsageError, match="dubious ownership"):
+        head_commit(repository)
+    monkeypatch.setenv("SUDO_UID", "54321")
+    assert head_commit(repository) == commit
+
+
+@pytest.mark.usefixtures("own_processes")
 def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
     """As in a container that gets the worktree alone."""
     tree = tmp_path / "tree"
@@ -139,12 +162,26 @@ def test_a_worktree_without_its_repository_is_no_absent_one(repository: Path, tm
     for ask in (revision, commit_time):
         with pytest.raises(UsageError, match=f"no repository at {tree}/.git: fatal: not a git repository: ") as refused:
             ask(tree)
+        assert "mount it too, in a container" in str(refused.value.hint)
         assert "git worktree repair" in str(refused.value.hint)
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_lost_submodule_does_not_blame_its_parent(repository: Path, tmp_path: Path) -> None:
+    """The advice to remove the parent's `.git` would destroy a repository."""
+    (repository / "sub").mkdir()
+    (repository / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
+    with pytest.raises(UsageError, match=f"no repository of a submodule below {repository}: .*modules/sub") as refused:
+        revision(repository)
+    assert "git submodule update --init" in str(refused.value.hint)
+    assert f"{repository}/.git" not in str(refused.value.hint)
 
 
 @pytest.mark.usefixtures("own_processes")
 def test_a_repository_without_its_head_is_no_absent_one(repository: Path, tmp_path: Path) -> None:
     (repository / ".git/HEAD").unlink()
-    with pytest.raises(UsageError, match=r"not a git repository \(or any"):
+    with pytest.raises(UsageError, match=r"not a git repository \(or any") as refused:
         revision(repository)
+    assert f"remove {repository}/.git, if it is no repository" in str(refused.value.hint)
     assert revision(tmp_path) == ""

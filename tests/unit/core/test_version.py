@@ -47,7 +47,9 @@ def test_a_copy_in_another_repository_ignores_that_ones_commit(monkeypatch: pyte
     assert version() == UNKNOWN
 
 
-NO_REPOSITORY = subprocess.CompletedProcess([], 128, stdout=b"", stderr=b"fatal: not a git repository: .git")
+NO_REPOSITORY = subprocess.CompletedProcess(
+    [], 128, stdout=b"", stderr=b"fatal: not a git repository (or any of the parent directories): .git"
+)
 
 
 def test_a_git_folder_without_a_repository_is_an_error(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:

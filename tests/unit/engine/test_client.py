@@ -61,14 +61,24 @@ def test_no_engine_is_told_with_its_address_in_words(
     assert "nox -s setup" in caught.value.hint
 
 
-def test_an_engine_by_ssh_is_missing_in_the_words_of_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "words", "expected"),
+    [
+        (http.client.RemoteDisconnected("Remote end closed"), "Host key verification failed", "Host key verification"),
+        (BrokenPipeError(32, "Broken pipe"), "Host key verification failed", "Host key verification"),
+        (http.client.RemoteDisconnected("Remote end closed"), "", "it closes the"),
+        (http.client.BadStatusLine("Welcome"), "Authorized uses only", "what answers is not an engine"),
+    ],
+)
+def test_an_engine_by_ssh_is_missing_in_the_words_of_ssh(
+    error: Exception, words: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
-    monkeypatch.setattr(client, "sdk_client", fail(wrapped(http.client.RemoteDisconnected("Remote end closed"))))
+    monkeypatch.setattr(client, "sdk_client", fail(wrapped(error)))
     monkeypatch.setattr(sdk, "relay", lambda host: "unix:///tmp/x/docker.sock")
-    for words, expected in (("Host key verification failed.", "Host key verification failed."), ("", "it closes the")):
-        monkeypatch.setattr(sdk, "last_message", lambda address, words=words: words)
-        with pytest.raises(EngineError, match=rf"ssh://me@far \(from DOCKER_HOST\): {expected}"):
-            client.connect()
+    monkeypatch.setattr(sdk, "last_message", lambda address: words)
+    with pytest.raises(EngineError, match=rf"ssh://me@far \(from DOCKER_HOST\): {expected}"):
+        client.connect()
 
 
 def test_the_default_address_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,18 +73,50 @@ def test_a_keyring_has_the_password_if_uv_or_pip_may_use_it(tmp_path: Path, own_
         assert login_of(ACME, **environ, **{name: "subprocess"}) == "me:ring", name
 
 
-def test_a_keyring_that_fails_has_its_own_words(tmp_path: Path, own_processes: None) -> None:
-    program = tmp_path / "keyring"
+@pytest.fixture
+def keyring(tmp_path: Path, own_processes: None) -> tuple[Path, dict[str, str]]:
+    """The place of a program `keyring`, and variables by which uv asks it for a password."""
     environ = {
         "PATH": f"{tmp_path}:/usr/bin:/bin",
         "UV_INDEX_ACME_2_USERNAME": "me",
         "UV_KEYRING_PROVIDER": "subprocess",
     }
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
-    assert login_of(ACME, **environ) == "me", "it has no password"
-    program.write_text("#!/bin/sh\necho 'NoKeyringError: No recommended backend' >&2\nexit 1\n")
-    with pytest.raises(HostConfigError, match="NoKeyringError: No recommended backend") as caught:
+    return tmp_path / "keyring", environ
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+TRACEBACK = "echo 'Traceback (most recent call last):' >&2; echo 'NoKeyringError: No recommended backend' >&2; exit 1\n"
+
+
+def test_a_keyring_without_a_password_is_no_failed_one(keyring: tuple[Path, dict[str, str]]) -> None:
+    program, environ = keyring
+    for warning in ("", "echo 'WARNING: no credentials of gcloud' >&2\n"):
+        write_program(program, f"#!/bin/sh\n{warning}exit 1\n")
+        assert login_of(ACME, **environ) == "me"
+
+
+def test_a_keyring_may_know_the_host_alone(keyring: tuple[Path, dict[str, str]]) -> None:
+    program, environ = keyring
+    write_program(program, f"#!/bin/sh\n[ $2 = {URL} ] || exec echo ring\n{TRACEBACK}")
+    assert login_of(ACME, **environ) == "me:ring"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"#!/bin/sh\n{TRACEBACK}", "NoKeyringError: No recommended backend"),
+        ("#!/bin/sh\nkill -SEGV $$\n", "it printed nothing"),
+        ("#!/nowhere/python3\n", "No such file or directory"),
+    ],
+)
+def test_a_keyring_that_fails_has_its_own_words(text: str, words: str, keyring: tuple[Path, dict[str, str]]) -> None:
+    program, environ = keyring
+    write_program(program, text)
+    with pytest.raises(HostConfigError, match=f"{program} does not answer for me at {ACME.url}: .*{words}") as caught:
         login_of(ACME, **environ)
     assert "unset UV_KEYRING_PROVIDER" in str(caught.value.hint)
 

@@ -34,6 +34,13 @@ def test_an_ansible_that_fails_is_no_absent_one(program: Path) -> None:
         ansible.find_ansible()
 
 
+def test_an_ansible_whose_python_is_gone_is_named(program: Path) -> None:
+    program.write_text("#!/nowhere/python3\n")
+    program.chmod(0o755)
+    with pytest.raises(InstallError, match=f"{program} does not start: No such file or directory"):
+        ansible.find_ansible()
+
+
 def test_an_old_ansible_is_named_with_its_version(program: Path) -> None:
     write(program, "echo 'ansible-playbook 2.9.6'")
     with pytest.raises(InstallError, match=r"2\.9\.6 is too old"):

@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.conftest import SMALL, edited
-from torchbake.code import files as code_files
 from torchbake.errors import JobError
 from torchbake.jobs import job_files as module
 from torchbake.jobs.expressible import Cannot, Needs, Target
@@ -221,16 +220,11 @@ def test_a_program_may_be_named_after_secrets(tmp_path: Path) -> None:
     assert carries(tmp_path, "include: ['**', special_tokens_map.json]") >= {"auth.py", "special_tokens_map.json"}
 
 
-def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git itself is asked in tests/e2e/test_job.py."""
+@pytest.mark.usefixtures("own_processes")
+def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "logs/a.txt", ":odd.txt")
-    (tmp_path / ".git").mkdir()
-
-    def git(folder: Path, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        assert set(stdin.split(b"\0")) == {b"./job.yaml", b"./train.py", b"./logs/a.txt", b"./:odd.txt", b""}
-        return subprocess.CompletedProcess(words, 0, stdout=b"./logs/a.txt\0./:odd.txt\0", stderr=b"")
-
-    monkeypatch.setattr(code_files, "run_git", git)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("logs\n:*\n")
     assert carries(tmp_path) == {"train.py"}
 
 

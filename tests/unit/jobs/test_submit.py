@@ -161,6 +161,15 @@ def test_a_tool_that_fails_is_no_missing_one() -> None:
     assert [command[0] for command in shell.finished] == ["tool"]
 
 
+@pytest.mark.usefixtures("own_processes")
+def test_a_tool_whose_python_is_gone_does_not_answer(tmp_path: Path) -> None:
+    program = tmp_path / "dstack"
+    program.write_text("#!/nowhere/python3\n")
+    program.chmod(0o755)
+    answer = ProcessShell().ask((str(program), "--version"), 10)
+    assert (answer.code, answer.last) == (127, f"{program}: No such file or directory")
+
+
 def test_an_existing_job_is_left_alone() -> None:
     shell = Report(answers={"check": CommandResult(code=0, stdout="It is there already.")})
     with pytest.raises(JobError, match="It is there already"):
