@@ -9,7 +9,7 @@ from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import UsageError
 
 _NO_REPOSITORY = b"not a git repository"
-_BY_FILE = "not a git repository: "  # by a file `.git`; else git adds: (or any of the parent directories)
+_BY_FILE = "not a git repository: "  # the message about a file `.git`; a folder's goes on "(or any of the parent …"
 # A clone can contain a folder that git takes for a bare repository, and git runs programs that a repository's
 # configuration names. Known since git 2.38; older versions ignore the first setting.
 _SAFE = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false")

@@ -166,7 +166,7 @@ def _flaw(report: ScanReport, gate: GateFile, today: date) -> str:
 
 
 def _no_report(flaws: Mapping[Path, str], reports: Sequence[ScanReport]) -> str:
-    """Say why there is no report on an image, by the flaws of its own ones."""
+    """Say why there is no report on an image, by the flaws of the reports that name it."""
     if flaws:
         return "; ".join(flaws.values())
     others = [
