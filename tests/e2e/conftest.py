@@ -223,8 +223,13 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
 
     def run_in(ref: str, *command: str, **options: Any) -> str:
         environment = {"TORCHBAKE_BANNER": "0", **options.pop("environment", {})}
-        output: bytes = engine.containers.run(ref, list(command), remove=True, environment=environment, **options)
-        return output.decode().strip()
+        container = engine.containers.run(ref, list(command), detach=True, environment=environment, **options)
+        try:  # a log that is followed may lack the words of a process that ended at once
+            code = container.wait(timeout=600)["StatusCode"]
+            assert code == 0, f"exit code {code}: {container.logs(stdout=False).decode()}"
+            return str(container.logs(stderr=False).decode()).strip()
+        finally:
+            container.remove(force=True)
 
     return run_in
 

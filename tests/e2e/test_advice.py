@@ -44,6 +44,7 @@ def told_in_troubleshooting(words: str) -> str:
     return str(todo)
 
 
+@pytest.mark.long  # tests/unit/test_launch.py has the advice
 def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(runtime: str, tmp_path: Path) -> None:
     process = run(tmp_path, runtime, COMPILES, *READ_ONLY, "/tmp:noexec")
     assert process.returncode == 1

@@ -48,6 +48,7 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
     assert (record["source"], record["digest"]) == ("registry", digest)
 
 
+@pytest.mark.long  # the tests around it build on a digest, too
 def test_a_base_by_its_digest_is_the_one_that_is_built_on(
     project: Project, registry: str, engine: docker.DockerClient
 ) -> None:

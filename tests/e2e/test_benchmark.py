@@ -105,6 +105,7 @@ def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engi
     assert not [owner for owner in owners(Engine(engine)) if has_ended(owner, same_machine=True)]
 
 
+@pytest.mark.long  # tests/unit/benchmark has the outcomes
 def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, built: dict[str, dict[str, Any]]) -> None:
     """The samples of the second batch take 1.6 GB, and the container may take 700 MB."""
     plan = {

@@ -26,7 +26,7 @@ APART = {"resume"}  # has a volume, which may be somebody's
 LINES = [line for name in NAMES if name not in APART for line in lines_of(name) if runs_here(line)]
 PLAIN = [line for line in LINES if "job-onnx" not in line]
 # Other tests here run these scripts with other arguments, or jobs of several nodes with a smaller script.
-LONG = {"export", "fsdp", "mnist", "regression"}
+LONG = {"export", "fsdp", "loader", "mnist", "regression"}
 ONNX = [line for line in LINES if "job-onnx" in line]
 
 
@@ -167,6 +167,7 @@ def test_onnx_answers_as_the_model_does(derived: str, tmp_path: Path) -> None:
     assert re.findall(r"(?m)^(\w+): differs by", process.stdout) == ["torchscript", "export", "onnx"]
 
 
+@pytest.mark.long  # test_dialects.py has the launcher
 def test_openpais_command_fetches_the_script_and_learns(tmp_path: Path) -> None:
     """As one of its tasks would, with this checkout's files as the repository."""
     repository = tmp_path / "repository"

