@@ -35,7 +35,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "hosts", "payloads", "images", "hosts_door", "debian_lock",
+    "broken_images", "layers", "hosts", "payloads", "images", "hosts_door", "debian_update",
     "own_bases", "publish", "mirrors", "ci", "derived_projects", "project_images", "front_door",
     "package", "bench", "ladder", "signature", "reproduce", "run", "layers_from", "extending", "validate", "setup",
     "base", "chart", "job", "verdicts", "derived", "test_command", "dialects", "examples", "make_own", "cluster",

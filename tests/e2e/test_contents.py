@@ -20,7 +20,7 @@ from torchbake.contents.model import Inventory, LayerFile
 from torchbake.engine.client import Engine
 from torchbake.engine.export import ChunkReader
 
-pytestmark = pytest.mark.contents
+pytestmark = [pytest.mark.contents, pytest.mark.long]  # test_diff.py reads from an engine, a registry and an archive
 
 TAG = "torchbake-test/contents:derived"
 # Each way in which a layer changes the files below it, as builders of images write them.
@@ -95,7 +95,6 @@ def read(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Inven
     return inventory, time.monotonic() - start
 
 
-@pytest.mark.long  # the next test and tests/e2e/test_diff.py read from an engine, a registry and an archive
 @pytest.mark.parametrize("places", ["cpu", "derived"], indirect=True)
 def test_an_image_is_alike_from_every_place(
     places: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -122,7 +121,7 @@ def test_an_image_is_alike_from_every_place(
     assert sum(first.visible[path].size for path in torch.files) > 100_000_000
 
 
-@pytest.mark.parametrize("name", [pytest.param("cpu", marks=pytest.mark.long), "derived"])
+@pytest.mark.parametrize("name", ["cpu", "derived"])
 def test_the_visible_files_are_those_of_a_container(
     name: str, engine: docker.DockerClient, derived: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

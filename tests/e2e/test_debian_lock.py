@@ -20,7 +20,7 @@ from tests.e2e.serving import serving
 from torchbake.hostconfig.apt_archives import archive_of
 from torchbake.hostconfig.apt_config import read_apt_config
 
-pytestmark = pytest.mark.debian
+pytestmark = [pytest.mark.debian, pytest.mark.long]  # test_debian_update.py has the command, tests/unit/debian mirrors
 
 ROWS = (
     "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
@@ -112,7 +112,6 @@ def layers_of(engine: docker.DockerClient, ref: str) -> list[str]:
     return layers
 
 
-@pytest.mark.long  # tests/unit/debian/test_pool.py has such a mirror
 def test_a_dropped_package_comes_from_the_dated_mirror(
     locked: Locked, engine: docker.DockerClient, tmp_path: Path
 ) -> None:
@@ -142,7 +141,6 @@ def test_a_dropped_package_comes_from_the_dated_mirror(
         assert after["locked"]
 
 
-@pytest.mark.long  # tests/unit/debian compares hashes
 def test_a_package_with_another_hash_is_not_installed(locked: Locked, tmp_path: Path) -> None:
     text = locked.lock.read_text()
     wrong = re.sub(rf'("{TOOL} .*)[0-9a-f]{{64}}"', rf'\g<1>{"0" * 64}"', text)

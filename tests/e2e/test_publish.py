@@ -254,6 +254,7 @@ def test_the_next_run_finishes_a_release_killed_at_any_request(place: Place, *, 
     assert rounds > 5
 
 
+@pytest.mark.long  # the test above kills a release at any request
 def test_random_registry_failures_end_well_or_with_an_error(place: Place) -> None:
     small = Small()
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")

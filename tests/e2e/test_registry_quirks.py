@@ -154,8 +154,9 @@ def test_an_answer_that_is_lost_is_no_second_write(running: Running, request: py
         assert (place.rolling(), place.failures()) == ({candidate.digest}, [])
 
 
+@pytest.mark.long  # tests/unit/release/test_publisher.py stops at each request
 def test_a_release_killed_on_immutable_revisions_is_finished(running: Running, request: pytest.FixtureRequest) -> None:
-    at, finished = 0, 0  # tests/unit/release/test_publisher.py stops at each request; here are some for real
+    at, finished = 0, 0
     with quirky(running.host, immutable=REVISIONS) as proxy:
         while True:
             place = place_in(proxy, request, str(at))
