@@ -261,6 +261,7 @@ def test_a_run_killed_while_packing_leaves_no_valid_layer(empty: Site) -> None:
     assert not list(empty.store.glob(".work-*"))
 
 
+@pytest.mark.long  # tests/unit/store/test_blobs.py has processes that want one layer
 def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         process = list(pool.map(empty.build, (RUNTIME, DEVEL)))
