@@ -44,7 +44,7 @@ def test_sigterm_ends_an_elastic_job(job: Job) -> None:
     assert "stopped by SIGTERM" in _words(job, 0).splitlines()[-1]
 
 
-@pytest.mark.long  # torchrun does it
+@pytest.mark.long  # torchrun starts ranks again, for `run` it is a setting
 def test_a_rank_is_started_again_as_often_as_is_set(job: Job) -> None:
     job.start(0, "/job/steps.py", "exit", "1")
     assert job.ends() == [7], _words(job, 0)
