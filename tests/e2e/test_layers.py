@@ -246,6 +246,7 @@ def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engin
     assert {name: after[name] for name in blobs} == blobs
 
 
+@pytest.mark.long  # test_reproduce.py has such a build
 def test_a_run_killed_while_packing_leaves_no_valid_layer(empty: Site) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "torchbake", "build", RUNTIME, *empty.words],
@@ -270,6 +271,7 @@ def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
     assert not list(empty.store.glob(".work-*"))
 
 
+@pytest.mark.long  # test_reproduce.py has such a build
 def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker.DockerClient) -> None:
     before = empty.built(RUNTIME)
     layers = len(layers_of(engine, before))
