@@ -205,7 +205,7 @@ def test_a_node_that_does_not_end_is_killed_alone_and_named(ours: Engine, image:
 
 def test_memory_that_runs_out_is_named(ours: Engine, image: str) -> None:
     with Cluster(ours, image, ContainerSettings(memory="64m", network=False)) as cluster:
-        late = "import time; time.sleep(1); x = bytearray(2**28)"  # the engine forgets the cause of an end before its start
+        late = "import time; time.sleep(1); x = bytearray(2**28)"  # an end at once may have no cause
         end = cluster.run(nodes(1, late), timeout=40)[0]
     assert end.out_of_memory
     assert end.how == "was killed for lack of memory"
