@@ -170,7 +170,7 @@ def test_a_registry_that_does_not_have_it_is_a_clear_error(project: Project, reg
     assert "--source bootstrap" in process.stderr
 
 
-@pytest.mark.long  # test_debian_lock.py bootstraps the same base
+@pytest.mark.long  # test_debian_lock.py bootstraps the same base, every night too; each run bootstraps one
 def test_a_base_is_the_same_whoever_bootstraps_it(project: Project, bases: Path) -> None:
     """The umask of this process, and the owner of a file of this host, were those of apt's sources in the base."""
     path = project(ROWS)

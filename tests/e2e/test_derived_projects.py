@@ -243,7 +243,7 @@ def test_a_lock_for_the_cpu_is_refused_on_cuda(site: Site, cuda_image: str, cpu:
     assert downloads == []
 
 
-@pytest.mark.long  # test_broken_images.py has such an image
+@pytest.mark.long  # tests/unit/test_own_checks.py has such an image
 def test_an_image_with_two_torches_fails_its_checks(site: Site, other: Path) -> None:
     ref = "torchbake-test/projects:two"
     lines = "COPY . .\nRUN uv sync --frozen --no-cache --inexact --no-install-project\nUSER 1001\n"

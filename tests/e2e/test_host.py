@@ -36,7 +36,6 @@ def test_payloads_run_on_a_bare_python(python: Path) -> None:
     assert matches["smoke.ddp[gloo,1x2]"]["figures"]["world"] == 2
 
 
-@pytest.mark.long  # it installs torch
 def test_a_gpu_that_is_required_is_not_replaced_by_the_cpu(python: Path) -> None:
     process = torchbake("smoke", "--host", str(python), "--gpu", "require")
     assert process.returncode == 13
