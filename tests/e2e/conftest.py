@@ -19,6 +19,7 @@ import pytest
 from docker.models.volumes import Volume
 
 from tests.e2e.bare import Bare
+from tests.e2e.containers import output_of
 from tests.e2e.forked import run_forked
 from tests.e2e.galaxy import install_collection
 from tests.e2e.once import once
@@ -222,14 +223,7 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
     """Run a command in a container and return its stdout; a failure shows its stderr."""
 
     def run_in(ref: str, *command: str, **options: Any) -> str:
-        environment = {"TORCHBAKE_BANNER": "0", **options.pop("environment", {})}
-        container = engine.containers.run(ref, list(command), detach=True, environment=environment, **options)
-        try:  # a log that is followed may lack the words of a process that ended at once
-            code = container.wait(timeout=600)["StatusCode"]
-            assert code == 0, f"exit code {code}: {container.logs(stdout=False).decode()}"
-            return str(container.logs(stderr=False).decode()).strip()
-        finally:
-            container.remove(force=True)
+        return output_of(engine, ref, command, **options)
 
     return run_in
 

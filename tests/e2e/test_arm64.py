@@ -11,6 +11,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import images_of, torchbake
+from tests.e2e.containers import output_of
 from tests.wheels import write_wheel
 from torchbake.engine.emulation import runs
 from torchbake.store.layout import Layout
@@ -63,7 +64,7 @@ def test_an_image_for_arm64_runs_here(built: tuple[Layout, dict[str, str]], engi
     assert names == {AMD64: f"{REPOSITORY}:{AMD64}", ARM64: f"{REPOSITORY}:{ARM64}"}
     for name, machine in ((AMD64, "x86_64"), (ARM64, "aarch64")):
         platform = "linux/arm64" if name == ARM64 else "linux/amd64"
-        output = engine.containers.run(names[name], ["python", "-c", LOOK], platform=platform, remove=True).decode()
+        output = output_of(engine, names[name], ["python", "-c", LOOK], platform=platform)
         version = "2.99.0" if name == ARM64 else "2.99.0+cpu"
         assert output.split() == [machine, "2.99.0", "/pytorch/torch/__pycache__/__init__.cpython-311.pyc", version]
     tags = {tag for name in names.values() for tag in engine.images.get(name).tags}

@@ -15,6 +15,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, tags_of, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.waiting import until
 from torchbake.errors import BaseError
 
@@ -187,8 +188,7 @@ def test_a_rendered_folder_builds_by_hand(engine: docker.DockerClient, built: Bu
     command = ["docker", "build", *([] if by_registry else ["--build-context", context])]
     command += ["-f", f"images/{INIT}/Dockerfile", "-t", "torchbake-test/by-hand", "."]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    output = engine.containers.run("torchbake-test/by-hand", ["--version"], remove=True)
-    assert output.decode().strip() == "volume-permissions 1.0.0"
+    assert output_of(engine, "torchbake-test/by-hand", ["--version"]) == "volume-permissions 1.0.0"
 
 
 def _running(word: str) -> list[str]:

@@ -21,6 +21,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, ROOT, ref_of, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.quirks import quirky
 from tests.e2e.registries import Running, program, registry
 from tests.e2e.test_publish import Killed, in_child
@@ -338,7 +339,7 @@ def test_the_engine_pulls_the_code_and_runs_it(engine: docker.DockerClient, rele
         assert f"x edit {edit} " in process.stdout
     reference = place.push()["reference"]
     command = ["stat", "-c", "%a %u:%g %n", "/job", "/job/run.sh", "/job/net/model.py"]
-    listing = engine.containers.run(reference, command, remove=True).decode()
+    listing = output_of(engine, reference, command)
     assert listing.splitlines() == ["755 0:0 /job", "755 0:0 /job/run.sh", "644 0:0 /job/net/model.py"]
     for tag in [tag for tag in connect().images() if tag.startswith(place.host)]:
         engine.images.remove(tag, force=True)

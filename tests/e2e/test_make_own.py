@@ -176,14 +176,11 @@ def test_it_runs_as_the_user_that_the_matrix_names(engine: docker.DockerClient, 
     assert run(item.ref, "sh", "-c", "ls -d /home/*") == "/home/jovyan"
 
 
-def test_volumes_are_made_writable_for_the_same_uid(
-    engine: docker.DockerClient, item: MakeImage, run: Run, volume: Volume
-) -> None:
+def test_volumes_are_made_writable_for_the_same_uid(item: MakeImage, run: Run, volume: Volume) -> None:
     mount = {volume.name: {"bind": "/data", "mode": "rw"}}
-    engine.containers.run(item.images[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none")
+    run(item.images[INIT]["ref"], "/data", volumes=mount, network_mode="none")
     assert run(item.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
-    text = engine.containers.run(item.images[INIT]["ref"], ["--help"], remove=True).decode()
-    assert "(default 2000:2000)" in text
+    assert "(default 2000:2000)" in run(item.images[INIT]["ref"], "--help")
 
 
 def test_every_check_of_both_images_passes(item: MakeImage) -> None:

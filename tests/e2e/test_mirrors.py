@@ -17,6 +17,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.serving import index_of, serving
 from torchbake.hostconfig.pip_config import read_pip_config
 
@@ -158,10 +159,7 @@ def test_wheels_of_a_folder_are_installed_without_a_trace(
     process = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
     image = images_of(process)[CPU]
     assert image["status"] == "built", process.stderr
-    output = engine.containers.run(
-        image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"], remove=True
-    )
-    assert output.decode().strip() == "42"
+    assert output_of(engine, image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"]) == "42"
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
 
@@ -173,8 +171,8 @@ def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(
     path = _cpu_project(project, url)
     image = images_of(process := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
     assert image["status"] == "built", process.stderr
-    output = engine.containers.run(image["ref"], ["python", "-c", "import torch; print(torch.__file__)"], remove=True)
-    assert output.decode().strip() == "/pytorch/torch.py"
+    where = output_of(engine, image["ref"], ["python", "-c", "import torch; print(torch.__file__)"])
+    assert where == "/pytorch/torch.py"
     assert sum(name.endswith(".whl") for name in requests) > 1  # while locking, and in the build
     lock = (path.parent / "images" / CPU / "requirements.lock").read_text()
     (inputs,) = (line for line in lock.splitlines() if url in line)  # the matrix's own index, and no wheel's address
@@ -182,8 +180,7 @@ def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(
     # pip in the image finds the index by itself; it has to be told that an index without TLS is trusted.
     own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": str(urlsplit(url).hostname)}
     script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
-    output = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
-    assert output.decode().strip() == "42"
+    assert output_of(engine, image["ref"], ["sh", "-c", script], environment=own) == "42"
 
 
 def test_an_unreachable_index_is_named_if_no_other_has_the_wheel(

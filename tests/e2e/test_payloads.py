@@ -12,6 +12,7 @@ import pytest
 from docker.models.containers import Container
 
 from tests.e2e.conftest import CPU, CUDA, DEVEL, on_cuda
+from tests.e2e.containers import output_of
 from tests.e2e.nodes import JOBS
 from tests.e2e.owned import OURS
 
@@ -103,15 +104,16 @@ def test_early_ranks_do_not_use_the_previous_groups_store(
 ) -> None:
     env = {"NPROC_PER_NODE": "3", "GROUP_TIMEOUT": "120"}
     volumes = {str(JOBS): {"bind": "/jobs", "mode": "ro"}}
-    engine.containers.run(built[CPU]["ref"], ["run", "/jobs/turns.py"], environment=env, volumes=volumes, remove=True)
+    output_of(engine, built[CPU]["ref"], ["run", "/jobs/turns.py"], environment=env, volumes=volumes)
 
 
 def test_a_rank_cannot_run_code_on_another(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
-    output = engine.containers.run(
-        built[CPU]["ref"], ["run", "/jobs/hostile_rank.py", "/opt/torchbake"], environment={"NPROC_PER_NODE": "2"},
-        volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}}, network_mode="none", remove=True, labels=OURS,
+    output = output_of(
+        engine, built[CPU]["ref"], ["run", "/jobs/hostile_rank.py", "/opt/torchbake"],
+        environment={"NPROC_PER_NODE": "2"}, volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}},
+        network_mode="none", labels=OURS,
     )  # fmt: skip
-    *rounds, executed = [json.loads(line) for line in output.decode().splitlines()]
+    *rounds, executed = [json.loads(line) for line in output.splitlines()]
     assert executed == ["executed", False]
     assert rounds[: len(rounds) // 2] == rounds[len(rounds) // 2 :]  # of `smoke`, of `bench`
     matches = dict(rounds)
@@ -176,8 +178,8 @@ print(checks.figures, checks.failures, checks.not_run)
 
 
 def test_one_rank_has_no_bandwidth(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
-    output = engine.containers.run(built[CPU]["ref"], ["python", "-c", ONE_RANK], remove=True, labels=OURS)
-    assert output.decode().splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
+    output = output_of(engine, built[CPU]["ref"], ["python", "-c", ONE_RANK], labels=OURS)
+    assert output.splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
 
 
 # Each row: sabotages, image, number of ranks, the payload that must fail, and parts of its reason, which names at most

@@ -17,6 +17,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import ROOT, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from tests.unit.conftest import init_image
@@ -241,8 +242,8 @@ def test_the_command_line_releases_what_runs_on_both(
     repository = f"{running.host}/both/volume-permissions"
     for platform in (AMD64, ARM64):
         engine.api.pull(repository, tag="latest", platform=platform)
-        output = engine.containers.run(f"{repository}:latest", ["--version"], remove=True, platform=platform)
-        assert output.decode().split() == ["volume-permissions", "1.0.0"]
+        version = output_of(engine, f"{repository}:latest", ["--version"], platform=platform)
+        assert version == "volume-permissions 1.0.0"
         engine.images.remove(f"{repository}:latest", force=True)
     verdicts = run("validate", *IDS, *where)["images"]
     assert len(verdicts) == 12

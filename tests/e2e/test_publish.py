@@ -19,6 +19,7 @@ import pytest
 import requests
 
 from tests.e2e.conftest import CPU, INIT, ROOT, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.registries import Running, registry
 from tests.e2e.unreliable import at_random, unreliable
 from tests.small import Small
@@ -443,12 +444,12 @@ def test_each_compression_is_pulled_validated_and_one_image(
         digests.add(manifest.digest)
         pulled = engine.images.pull(f"{host}/{name}/volume-permissions", tag=released["tag"])
         try:
-            output = engine.containers.run(pulled, ["--version"], remove=True)
+            output = output_of(engine, pulled.tags[0], ["--version"])
         finally:
             for tag in pulled.tags:
                 if tag.startswith(host):
                     engine.images.remove(tag)
-        assert output.decode().split()[-1] in released["tag"]
+        assert output.split()[-1] in released["tag"]
         assert torchbake("validate", INIT, *where).returncode == 0
         for other in ("zstd", "gzip", "both"):
             (again,) = json.loads(torchbake("publish", INIT, *where, "--compression", other).stdout)["images"]

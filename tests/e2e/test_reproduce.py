@@ -16,6 +16,7 @@ import docker
 import pytest
 
 from tests.e2e.conftest import CPU, INIT, ROOT, Completed, images_of, ref_of, tags_of, torchbake
+from tests.e2e.containers import output_of
 from tests.e2e.registries import unpacked
 from tests.e2e.waiting import until
 from torchbake.store.layout import Layout
@@ -221,7 +222,7 @@ def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClie
     image = built(torchbake(*build))
     assert image["tags"]
     assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
-    assert engine.containers.run(image["ref"], ["--version"], remove=True) == b"volume-permissions 1.0.0\n"
+    assert output_of(engine, image["ref"], ["--version"]) == "volume-permissions 1.0.0"
     again = images_of(torchbake(*build))[INIT]
     assert (again["status"], again["digest"]) == ("up-to-date", image["digest"])
 
