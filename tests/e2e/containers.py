@@ -1,4 +1,4 @@
-"""What a command in a container says."""
+"""The output of commands in containers."""
 
 from collections.abc import Sequence
 from typing import Any
