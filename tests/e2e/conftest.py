@@ -220,10 +220,10 @@ def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def run(engine: docker.DockerClient) -> Callable[..., str]:
-    """Run a command in a container and return its stdout; a failure shows its stderr."""
+    """Run a command in a container and return its stdout, stripped; a failure shows its stderr."""
 
     def run_in(ref: str, *command: str, **options: Any) -> str:
-        return output_of(engine, ref, command, **options)
+        return output_of(engine, ref, command, **options).strip()
 
     return run_in
 

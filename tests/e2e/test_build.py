@@ -188,7 +188,7 @@ def test_a_rendered_folder_builds_by_hand(engine: docker.DockerClient, built: Bu
     command = ["docker", "build", *([] if by_registry else ["--build-context", context])]
     command += ["-f", f"images/{INIT}/Dockerfile", "-t", "torchbake-test/by-hand", "."]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    assert output_of(engine, "torchbake-test/by-hand", ["--version"]) == "volume-permissions 1.0.0"
+    assert output_of(engine, "torchbake-test/by-hand", ["--version"]).strip() == "volume-permissions 1.0.0"
 
 
 def _running(word: str) -> list[str]:

@@ -170,7 +170,7 @@ def test_banner_is_one_line_on_a_terminal_and_can_be_silenced(engine: docker.Doc
         return output_of(engine, built[CPU]["ref"], ["true"], stderr=True, **options)
 
     text = answer(tty=True)
-    assert (text.count("\n"), CPU in text) == (0, True)
+    assert (text.count("\n"), CPU in text) == (1, True)
     assert answer(tty=True, environment={"TORCHBAKE_BANNER": "0"}) == answer() == ""
 
 

@@ -159,7 +159,8 @@ def test_wheels_of_a_folder_are_installed_without_a_trace(
     process = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
     image = images_of(process)[CPU]
     assert image["status"] == "built", process.stderr
-    assert output_of(engine, image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"]) == "42"
+    output = output_of(engine, image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"])
+    assert output.strip() == "42"
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
 
@@ -172,7 +173,7 @@ def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(
     image = images_of(process := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
     assert image["status"] == "built", process.stderr
     where = output_of(engine, image["ref"], ["python", "-c", "import torch; print(torch.__file__)"])
-    assert where == "/pytorch/torch.py"
+    assert where.strip() == "/pytorch/torch.py"
     assert sum(name.endswith(".whl") for name in requests) > 1  # while locking, and in the build
     lock = (path.parent / "images" / CPU / "requirements.lock").read_text()
     (inputs,) = (line for line in lock.splitlines() if url in line)  # the matrix's own index, and no wheel's address
@@ -180,7 +181,7 @@ def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(
     # pip in the image finds the index by itself; it has to be told that an index without TLS is trusted.
     own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": str(urlsplit(url).hostname)}
     script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
-    assert output_of(engine, image["ref"], ["sh", "-c", script], environment=own) == "42"
+    assert output_of(engine, image["ref"], ["sh", "-c", script], environment=own).strip() == "42"
 
 
 def test_an_unreachable_index_is_named_if_no_other_has_the_wheel(

@@ -222,7 +222,7 @@ def test_what_is_packed_is_what_runs(project: Project, engine: docker.DockerClie
     image = built(torchbake(*build))
     assert image["tags"]
     assert {engine.images.get(tag).id for tag in image["tags"]} == {image["digest"]}
-    assert output_of(engine, image["ref"], ["--version"]) == "volume-permissions 1.0.0"
+    assert output_of(engine, image["ref"], ["--version"]) == "volume-permissions 1.0.0\n"
     again = images_of(torchbake(*build))[INIT]
     assert (again["status"], again["digest"]) == ("up-to-date", image["digest"])
 
