@@ -183,8 +183,12 @@ def python(monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.Complete
 
 
 @pytest.fixture
-def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a test start the toolkit's own tools, Python and uv, without a network."""
+def own_processes(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Lets a test start the toolkit's own tools, Python and uv, without a network.
+
+    All tests share uv's cache, which has what uv finds out of each Python on PATH.
+    """
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "uv-cache"))
     monkeypatch.setattr(subprocess.Popen, "__init__", START)
     monkeypatch.setattr(os, "posix_spawn", SPAWN)  # which starts a process that inherits descriptors
 

@@ -18,9 +18,8 @@ pytestmark = pytest.mark.usefixtures("own_processes")
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def packages(tmp_path: Path) -> Path:
     """A folder with wheels of `app`, whose version 2 needs a `parser` that has no wheel."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "packages"
     for version, needs in (("1.0", ()), ("2.0", ("parser==4.9",)), ("3.0", ("nowhere",))):
         write_wheel(folder, "app", version, {}, needs=needs)
@@ -120,10 +119,10 @@ def _index(folder: Path, wheels: Mapping[str, str]) -> str:
 
 def test_a_kept_version_may_have_its_wheel_in_any_index(packages: Path, tmp_path: Path) -> None:
     """A mirror holds a wheel of the version for one Python alone; the main index has one for each."""
-    mirror = _index(tmp_path / "mirror", {"1.5": "cp311-cp311-linux_x86_64"})
+    mirror = _index(tmp_path / "mirror", {"1.5": "cp313-cp313-linux_x86_64"})
     main = _index(tmp_path / "main", {"1.5": "py3-none-any", "1.6": "py3-none-any"})
     config = PipConfig(index_url=main, extra_index_urls=(mirror,))
-    request = UvRequest(requirements=("app",), python="3.13", preferred="app==1.5\n")
+    request = UvRequest(requirements=("app",), python="3.11", preferred="app==1.5\n")
     assert [pin.version for pin in resolve(request, config)] == ["1.5"]
     request = replace(request, requirements=("app>1.5",))  # the kept version does not fit
     assert [pin.version for pin in resolve(request, config)] == ["1.6"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.small import Small
+from tests.unit.conftest import NIGHTLY
 from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store, Turns
 from torchbake.checks.verdict import Outcome
 from torchbake.errors import PublishError, RegistryError, UsageError
@@ -379,7 +380,7 @@ def test_a_row_can_get_and_lose_a_platform(fleet: TwoPlatforms, platform: str) -
 @pytest.mark.parametrize("inputs", ["b", "b2"])
 def test_two_machines_at_once_leave_a_whole_index(inputs: str) -> None:
     """One joins the platforms of an older checkout while the other releases and joins the newer ones."""
-    for seed in range(20):
+    for seed in range(20 if NIGHTLY else 10):
         older = TwoPlatforms()
         _publish_alone(older, AMD64)
         _publish_alone(older, ARM64)

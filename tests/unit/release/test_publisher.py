@@ -627,7 +627,7 @@ def orders(steps: int) -> list[list[str]]:
     """Orders in which machine two interrupts machine one at a step, and machine one interrupts it again later."""
     return [
         ["one"] * first + ["two"] * second + ["one"] * steps + ["two"] * steps
-        for first in range(0, steps, 1 if NIGHTLY else 2)
+        for first in range(0, steps, 1 if NIGHTLY else 3)
         for second in (5, 15, steps)
     ]
 
