@@ -12,6 +12,7 @@ from tests.images.containers import Containers
 from tests.images.subject import Subject
 from tests.images.tell import some
 from tests.images.volumes import Look, Put, Volumes, counts
+from torchbake.engine.client import Engine
 from torchbake.engine.runner import ContainerEnd
 from torchbake.oci.labels import LABEL
 
@@ -89,7 +90,7 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
 
 def smallest_image(client: docker.DockerClient, containers: Containers) -> str | None:
     """An image for the engine's own platform that runs as the user; the init image has nothing that writes."""
-    images = sorted(client.api.images(filters={"label": f"{LABEL}.torch"}), key=lambda image: int(image["Size"]))
+    images = sorted(Engine(client).list_images(filters={"label": f"{LABEL}.torch"}), key=lambda image: image["Size"])
     return next((name for image in images if containers.is_native(name := str(image["Id"]))), None)
 
 

@@ -118,12 +118,16 @@ class Engine:
 
     def images(self) -> dict[str, EngineImage]:
         """Return every tagged image by each of its tags (``repository:tag``), in one request."""
+        return by_tag(self.list_images())
+
+    def list_images(self, **selection: Any) -> list[dict[str, Any]]:
+        """Return the entries of all images, or by ``name`` or ``filters``; ask again if one was removed meanwhile."""
         with answering():
             for _ in range(_LISTINGS - 1):
-                with contextlib.suppress(NotFound):  # an image was removed during the request
-                    return by_tag(self.client.api.images())
+                with contextlib.suppress(NotFound):
+                    return list(self.client.api.images(**selection))
                 time.sleep(_PAUSE)
-            return by_tag(self.client.api.images())
+            return list(self.client.api.images(**selection))
 
     def tagged_images(self, references: Iterable[str]) -> dict[str, EngineImage]:
         """Return the existing images of a few tags (``repository:tag``), faster than `images` does."""

@@ -3,7 +3,7 @@
 import contextlib
 import re
 
-from torchbake.engine.client import Engine, answering
+from torchbake.engine.client import Engine
 from torchbake.engine.owner import has_ended, owner_label
 from torchbake.engine.runner import OWNER, owners, remove
 from torchbake.errors import EngineError
@@ -41,8 +41,7 @@ def remove_loopback_names(engine: Engine) -> None:
     An image of a running container keeps its name until a later run.
     """
     local = engine.address.local
-    with answering():
-        entries = engine.client.api.images(filters={"reference": _LISTED})
+    entries = engine.list_images(filters={"reference": _LISTED})
     names = {name for entry in entries for key in ("RepoTags", "RepoDigests") for name in entry.get(key) or ()}
     for name in names:
         match = _NAME.fullmatch(name)

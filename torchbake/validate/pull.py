@@ -129,8 +129,7 @@ class EngineInspection:
     @contextlib.contextmanager
     def _left_as_it_was(self, question: InspectionRequest, name: str) -> Iterator[None]:
         """Remove the image's name from the engine at the end, unless it was there before."""
-        with answering():
-            entries = self.engine.client.api.images(name=str(question.repository))
+        entries = self.engine.list_images(name=str(question.repository))
         was_there = any(name in (each.get("RepoTags") or []) + (each.get("RepoDigests") or []) for each in entries)
         try:
             yield

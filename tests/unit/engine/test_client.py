@@ -15,6 +15,7 @@ from urllib3.exceptions import IncompleteRead, ProtocolError
 from torchbake.engine import client, sdk
 from torchbake.engine.address import DEFAULT
 from torchbake.engine.docker_cli import DockerCli
+from torchbake.engine.leftovers import remove_loopback_names
 from torchbake.errors import EngineError
 
 
@@ -99,7 +100,7 @@ class Listing:
     def __init__(self, failures: int) -> None:
         self.api, self.left = self, failures
 
-    def images(self) -> list[dict[str, object]]:
+    def images(self, **selection: object) -> list[dict[str, object]]:
         self.left -= 1
         if self.left >= 0:
             raise NotFound("failed to calculate size of image a:1: content digest sha256:0 not found")
@@ -109,6 +110,7 @@ class Listing:
 def test_an_image_that_is_removed_meanwhile_does_not_end_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_PAUSE", 0)
     assert list(client.Engine(cast(docker.DockerClient, Listing(2))).images()) == ["a:1"]
+    remove_loopback_names(client.Engine(cast(docker.DockerClient, Listing(2))))
     with pytest.raises(EngineError, match="content digest sha256:0 not found"):
         client.Engine(cast(docker.DockerClient, Listing(9))).images()
 
