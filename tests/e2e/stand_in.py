@@ -1,4 +1,4 @@
-"""A wheel in torch's place, for Pythons that no index of the tests has one for: what installs wheels does the same."""
+"""A wheel in torch's place, small, and for any Python: what installs wheels, or reads their versions, does the same."""
 
 import zipfile
 from pathlib import Path

@@ -1,6 +1,7 @@
 """The payloads on a bare Python of this machine, as on a node without containers."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import torchbake
+from tests.e2e.stand_in import torch_wheel
 
 pytestmark = pytest.mark.checks
 
@@ -36,8 +38,11 @@ def test_payloads_run_on_a_bare_python(python: Path) -> None:
     assert matches["smoke.ddp[gloo,1x2]"]["figures"]["world"] == 2
 
 
-def test_a_gpu_that_is_required_is_not_replaced_by_the_cpu(python: Path) -> None:
-    process = torchbake("smoke", "--host", str(python), "--gpu", "require")
+def test_a_gpu_that_is_required_is_not_replaced_by_the_cpu(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "cpu"], check=True)
+    (place,) = (tmp_path / "cpu/lib").glob("python3*/site-packages")
+    shutil.unpack_archive(next(torch_wheel(tmp_path / "wheels").glob("*.whl")), place, "zip")
+    process = torchbake("smoke", "--host", str(tmp_path / "cpu/bin/python"), "--gpu", "require")
     assert process.returncode == 13
     assert "A GPU is required (--gpu require), but its torch is a CPU build" in process.stderr
 
