@@ -157,7 +157,7 @@ def test_containers_measure_together_as_nodes(folder: Path, built: dict[str, dic
 
 @pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:
-    process = benchmark(folder, str(folder / "plan.yaml"), "--report")  # measures only what is not measured yet
+    process = benchmark(folder, str(folder / "plan.yaml"), "--report")  # resumes: the plan may be measured
     assert process.returncode == 0, process.stderr
     page = folder / "reports/benchmark/plan.html"
     try:

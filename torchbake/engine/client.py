@@ -121,7 +121,7 @@ class Engine:
         return by_tag(self.list_images())
 
     def list_images(self, **selection: Any) -> list[dict[str, Any]]:
-        """Return the entries of all images, or by ``name`` or ``filters``; ask again if one was removed meanwhile."""
+        """Return the entries of all images, or by ``name`` or ``filters``; repeat it if an image disappears."""
         with answering():
             for _ in range(_LISTINGS - 1):
                 with contextlib.suppress(NotFound):
