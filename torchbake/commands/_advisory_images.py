@@ -36,7 +36,8 @@ class AdvisoryImages:
     def built(self, specs: Sequence[Spec]) -> list[JudgedImage]:
         """Judge the images in the engine. Raises EngineError if none answers."""
         engine = connect()
-        images, source = engine.images(), source_of(engine, Layout(folder=self.project.layout))
+        images = engine.tagged_images(ref_of(spec, self.project.tags[spec.id]) for spec in specs)
+        source = source_of(engine, Layout(folder=self.project.layout))
         return [self._built(spec, images, source) for spec in specs]
 
     def _built(self, spec: Spec, images: Mapping[str, EngineImage], source: ImageSource) -> JudgedImage:

@@ -1,6 +1,6 @@
 """The images that `test` checks: rows of the matrix, and other images by their references."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from torchbake.build.plan import ref_of
@@ -40,13 +40,11 @@ class ImageCase:
         return self.judged_by.platform if self.judged_by else ""
 
 
-def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[ImageCase]:
+def find_cases(project: Project, specs: Iterable[Spec], references: Collection[str], engine: Engine) -> list[ImageCase]:
     """Find the images to test, each once. A reference that is a tag of the matrix gets the row of that tag."""
-    images = engine.images()
-    cases = []
-    for spec in specs:
-        ref = ref_of(spec, project.tags[spec.id])
-        cases.append(ImageCase(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
+    refs = {ref_of(spec, project.tags[spec.id]): spec for spec in specs}
+    images = engine.images() if references else engine.tagged_images(refs)  # a digest or an origin is found in all
+    cases = [ImageCase(name=spec.id, ref=ref, spec=spec, image=images.get(ref)) for ref, spec in refs.items()]
     rows = {
         f"{spec.repository}:{tag}": spec
         for spec in project.expansion.specs

@@ -66,7 +66,8 @@ class Arguments(opt.WithSelectors):
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     engine = connect()
-    images, folder = engine.images(), args.output or project.root / "reports"
+    images = engine.tagged_images(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
+    folder = args.output or project.root / "reports"
     with interruptible():
         source = source_of(engine, Layout(folder=project.layout))
         listings = [_list(project, spec, images, source, folder) for spec in selection.specs]

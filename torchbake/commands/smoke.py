@@ -140,11 +140,12 @@ def _cases(args: Arguments, engine: Engine) -> list[SmokeCase]:
     specs = pytorch_of(selection.specs)
     if not specs:
         raise UsageError("An init image has no torch to test.", hint=f"Check it: {Command('test')}")
-    images, cases = engine.images(), []
-    for spec in specs:
-        ref = ref_of(spec, project.tags[spec.id])
-        cases.append(SmokeCase(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
-    return cases
+    refs = {ref_of(spec, project.tags[spec.id]): spec for spec in specs}
+    images = engine.tagged_images(refs)
+    return [
+        SmokeCase(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family)
+        for ref, spec in refs.items()
+    ]
 
 
 def _case(engine: Engine, ref: str) -> SmokeCase:

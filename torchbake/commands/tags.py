@@ -68,7 +68,7 @@ def run(args: Arguments) -> int:
 
 
 def _show_registries(args: Arguments, project: Project, registries: Sequence[tuple[Spec, Registry]]) -> None:
-    images = connect().images()
+    images = connect().tagged_images(ref_of(spec, project.tags[spec.id]) for spec, _ in registries)
     with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
         lines = [line for spec, registry in registries for line in _lines(registry, project, spec, images)]
     if args.diff:

@@ -32,7 +32,7 @@ REGISTRY = ("--registry", "ghcr.io/acme")
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, ImagePackages]:
     """The packages of the engine's images, by reference."""
     images: dict[str, ImagePackages] = {}
-    engine = SimpleNamespace(images=lambda: {ref: SimpleNamespace(digest=ref) for ref in images})
+    engine = SimpleNamespace(tagged_images=lambda _: {ref: SimpleNamespace(digest=ref) for ref in images})
     monkeypatch.setattr(_advisory_images, "connect", lambda: engine)
     monkeypatch.setattr(_advisory_images, "source_of", lambda *_: None)
     monkeypatch.setattr(_advisory_images, "look_into", lambda source, digest, cache: (None, images[digest]))

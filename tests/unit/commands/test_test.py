@@ -53,6 +53,9 @@ class FakeEngine:
     def images(self) -> dict[str, EngineImage]:
         return dict.fromkeys(self._image.tags, self._image)
 
+    def tagged_images(self, references: Iterable[str]) -> dict[str, EngineImage]:
+        return {tag: image for tag, image in self.images().items() if tag in {*references}}
+
     def find(self, digests: Iterable[str]) -> str | None:
         return DIGEST if self._image.tags and set(digests) & {DIGEST, DIGEST[:19]} else None
 
