@@ -20,7 +20,7 @@ from torchbake.build.buildah import Buildah, manifest_in, put_files
 from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
 from torchbake.build.buildkit_progress import BuildStep, Progress
 from torchbake.build.buildx import BuildOutcome, sentence_of
-from torchbake.build.podman_file import OURS, podman_file
+from torchbake.build.podman_file import EMPTY, OURS, podman_file
 from torchbake.build.processes import BuildProcesses
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
@@ -131,6 +131,7 @@ class _Run:
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".context-") as name:
             context = Path(name)
             write_context(context, files, {f"{OURS}/Dockerfile": file.text, **file.documents})
+            (context / EMPTY).mkdir()
             passed = {name for name, value in raw["args"].items() if value == _VARIABLE % name}  # may be a password
             command = self.builder.buildah.build(
                 context, context / OURS / "Dockerfile", target=file.target,

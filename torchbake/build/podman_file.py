@@ -15,6 +15,7 @@ from torchbake.oci.tree import HistoryStep
 from torchbake.render.instructions import Instruction, instructions, opens_document
 
 OURS = ".torchbake-build"  # the archive's folder for files that are not in the user's folder
+EMPTY = f"{OURS}/empty"  # an empty folder of the archive
 _FROM = re.compile(r"(?i)(?P<flags>(?:--\S+\s+)*)(?P<image>\S+)(?:\s+AS\s+(?P<name>\S+))?\s*")
 _FLAGS = re.compile(r"(?:--[a-z][a-z-]*(?:=\S*)?\s+)*")
 _REFERENCE = re.compile(r"\bfrom=([^,\s]+)")
@@ -258,8 +259,12 @@ def _name(reference: str, names: Mapping[str, str]) -> str:
 
 def _write_stage(stage: _Stage, names: Mapping[str, str]) -> Iterator[str]:
     yield f"FROM {stage.flags}{_name(stage.image, names)} AS {stage.name}"
+    folders_alone = stage.image == "scratch" and all(line.startswith("WORKDIR ") for line in stage.lines)
     for line in stage.lines:
         word, _, text = line.partition(" ")
+        if folders_alone:  # buildah 1.43 makes no folder for a WORKDIR before it runs or copies something
+            yield f"COPY {EMPTY}/ {text}/"
+            continue
         flags = _FLAGS.match(text) if word in ("COPY", "ADD", "RUN") else None
         if not flags:
             yield line

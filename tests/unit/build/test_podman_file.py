@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from torchbake.build.podman_file import OURS, PodmanFile, podman_file, steps_of
+from torchbake.build.podman_file import EMPTY, OURS, PodmanFile, podman_file, steps_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 
@@ -78,6 +78,15 @@ def test_images_and_folders_take_the_place_of_stages_and_images() -> None:
     whole = adapted(STAGES.replace("source=/layers/apt,", ""), "compile", folders={"toolkit": "ours/0"})
     assert whole.context_files == {"toolkit": frozenset({"."})}
     assert adapted(STAGES, "base", folders={"toolkit": "ours/0"}).context_files == {"toolkit": frozenset()}
+
+
+def test_a_stage_of_folders_alone_has_them() -> None:
+    text = "FROM scratch AS debs\nWORKDIR /system\nWORKDIR /builder\nFROM debian\nWORKDIR /app\n"
+    mount = "RUN --mount=type=bind,from=debs,source=/system,target=/run/debs true\n"
+    assert adapted(f"{text}{mount}").text.splitlines()[:5] == [
+        "FROM scratch AS debs", f"COPY {EMPTY}/ /system/", f"COPY {EMPTY}/ /builder/",
+        "FROM debian AS stage-1", "WORKDIR /app",
+    ]  # fmt: skip
 
 
 def test_arguments_stand_where_the_cache_compares_them() -> None:
