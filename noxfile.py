@@ -26,9 +26,10 @@ nox.options.sessions = ["lint", "unit", "e2e"]
 nox.options.reuse_existing_virtualenvs = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 
+CORES = os.cpu_count() or 1
 # Tests often wait for packages and nodes, so two processes more than cores keep all cores busy. More than eight do not
 # help, as the longest file sets the time, and each needs memory.
-SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
+SIDE_BY_SIDE = ["-v", "-n", str(min(CORES + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 MOST_RETRIES = 5  # tests that may fail again alone before the session ends
 
@@ -103,7 +104,8 @@ def unit(session: nox.Session) -> None:
             "pytest", *pytest_paths(session.posargs, "tests/unit")
         )  # a few tests end before workers have started
     else:
-        run_all(session, ["-n", "auto", "--dist", "worksteal"], ["tests/unit"])  # a file's tests share caches
+        # One process more than cores works while another waits; the tests of a file share caches.
+        run_all(session, ["-n", str(CORES + 1), "--dist", "worksteal"], ["tests/unit"])
 
 
 @nox.session
