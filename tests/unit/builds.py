@@ -82,7 +82,7 @@ def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> 
 class Buildx:
     """`docker buildx` on ``daemon``. ``failing`` has the messages with which targets fail, by their image's id.
 
-    Each build of an image calls ``during`` with the id and the process. The function ``layer`` returns the file of an
+    A message that begins with ``ERROR: `` is the command's own, else it is the output of a step. Each build of an image calls ``during`` with the id and the process. The function ``layer`` returns the file of an
     image, by the id and the number of the build. The images in ``loses`` never reach the engine.
     """
 
@@ -166,6 +166,11 @@ def _history(target: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _fail(process: Process, words: str) -> int:
+    if words.startswith("ERROR: "):  # of the command itself, which has cancelled the steps
+        cancelled = {"digest": "a", "name": "RUN install", "error": "context canceled: context canceled", **_TIMES}
+        process.say(json.dumps({"vertexes": [cancelled]}) + "\n")
+        process.say(f"{words}\n")
+        return 1
     output = base64.b64encode(f"{words}\n".encode()).decode()
     process.say(json.dumps({"logs": [{"vertex": "a", "data": output}]}) + "\n")
     failed = {"digest": "a", "name": "RUN install", "error": "process did not complete: exit code: 1", **_TIMES}

@@ -41,16 +41,13 @@ class Progress:
         return next(reversed(self.running.values()), "")
 
     @property
-    def errors(self) -> list[str]:
-        """The errors of failed steps, without steps that another failure cancelled."""
-        errors = [step.error for step in self.finished if step.error]
-        return [error for error in errors if "context canceled" not in error] or errors
-
-    @property
     def causes(self) -> list[str]:
-        """The reason of each failure, by the step's output, else BuildKit's message."""
-        causes = [cause_of(self._output.get(digest, ())) or error for digest, error in self._failed.items()]
-        return causes or self.errors
+        """The reason of each failure, by the step's output, else BuildKit's message.
+
+        A step that another failure cancelled has none. There is no reason at all if no step failed by itself: then the
+        last message of the command has the reason.
+        """
+        return [cause_of(self._output.get(digest, ())) or error for digest, error in self._failed.items()]
 
     def tail(self, *, most: int = 15) -> list[str]:
         """Return the last lines of the first failed step, or else of the log."""

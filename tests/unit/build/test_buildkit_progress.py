@@ -101,11 +101,8 @@ def test_bytes_that_are_no_text_end_nothing() -> None:
 
 def test_a_step_cancelled_by_an_error_is_no_error_of_its_own() -> None:
     progress = fed(finish("a", error="context canceled"), finish("b", error="exit code: 1"))
-    assert progress.errors == ["exit code: 1"]
-
-
-def test_a_build_that_was_only_cancelled_says_that() -> None:
-    assert fed(finish("a", error="context canceled")).errors == ["context canceled"]
+    assert progress.causes == ["exit code: 1"]
+    assert fed(finish("a", error="context canceled: context canceled")).causes == []
 
 
 def test_the_tail_is_that_of_the_step_that_failed() -> None:

@@ -144,8 +144,10 @@ def test_one_failure_ends_one_image_and_moves_no_tags(site: Site) -> None:
 
 
 def test_a_full_disk_is_told_as_such_with_a_way_out(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.buildx.failing = {RUNTIME: "write /var/lib/docker/x: No space left on device"}
-    assert site.build(RUNTIME)[RUNTIME].reason == "the engine's disk is full"
+    message = "write /var/lib/docker/x: No space left on device"
+    for words in (message, f"ERROR: failed to solve: {message}"):
+        site.buildx.failing = {RUNTIME: words}
+        assert site.build(RUNTIME)[RUNTIME].reason == "the engine's disk is full"
     output = capsys.readouterr().err
     assert "docker buildx prune" in output
     assert f"{RUNTIME}.log" in output.replace("\n", "")
