@@ -82,8 +82,9 @@ def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> 
 class Buildx:
     """`docker buildx` on ``daemon``. ``failing`` has the messages with which targets fail, by their image's id.
 
-    A message that begins with ``ERROR: `` is the command's own, else it is the output of a step. Each build of an image calls ``during`` with the id and the process. The function ``layer`` returns the file of an
-    image, by the id and the number of the build. The images in ``loses`` never reach the engine.
+    A message that begins with ``ERROR: `` is the command's own, else it is the output of a step. Each build of an image
+    calls ``during`` with the id and the process. The function ``layer`` returns the file of an image, by the id and the
+    number of the build. The images in ``loses`` never reach the engine.
     """
 
     daemon: Daemon
