@@ -16,7 +16,7 @@ from torchbake.benchmark.field_types import Docker, PlanHost
 from torchbake.benchmark.nodes import NETWORK, run_nodes, script
 from torchbake.benchmark.outcome import DOCKER, RunOutcome, read_outcome, refusal_of
 from torchbake.benchmark.records import Where
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import refs_of
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.smoke_run import Session, own_toolbox
 from torchbake.core.job_variables import without_job
@@ -178,7 +178,7 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
     image_specs = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
     if not image_specs:
         raise SelectorError(f"{word!r} selects no PyTorch image.", hint=f"`{Command('list', 'all')}` shows them.")
-    return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in image_specs]
+    return [*refs_of(image_specs, project.tags).items()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The plan of a build: the images to build, with reasons, and the images that are up to date. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchbake.build.bakefile import BuildJob
@@ -35,6 +35,11 @@ class PreparedImage:
 def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
     """Return an image's name in the engine."""
     return f"{spec.repository}:{engine_tags(spec, tags)[0]}"
+
+
+def refs_of(specs: Iterable[Spec], tags: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the names of images in the engine, by id; ``tags`` are those of the project."""
+    return {spec.id: ref_of(spec, tags[spec.id]) for spec in specs}
 
 
 def make_plan(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torchbake.advisories.episodes import JudgedRelease
 from torchbake.advisories.judged import JudgedImage, Scope, judge_image
 from torchbake.advisories.match import Feeds, findings_of
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import ref_of, refs_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.core.parallel import side_by_side
@@ -36,7 +36,7 @@ class AdvisoryImages:
     def built(self, specs: Sequence[Spec]) -> list[JudgedImage]:
         """Judge the images in the engine. Raises EngineError if none answers."""
         engine = connect()
-        images = engine.tagged_images(ref_of(spec, self.project.tags[spec.id]) for spec in specs)
+        images = engine.tagged_images(refs_of(specs, self.project.tags).values())
         source = source_of(engine, Layout(folder=self.project.layout))
         return [self._built(spec, images, source) for spec in specs]
 

@@ -1,9 +1,9 @@
 """The images that `test` checks: rows of the matrix, and other images by their references."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import refs_of
 from torchbake.checks.derived import ParentImage, named_row, origin_of, remark
 from torchbake.checks.other_matrix import OtherMatrix, other_matrix
 from torchbake.engine.client import Engine
@@ -40,11 +40,12 @@ class ImageCase:
         return self.judged_by.platform if self.judged_by else ""
 
 
-def find_cases(project: Project, specs: Iterable[Spec], references: Collection[str], engine: Engine) -> list[ImageCase]:
+def find_cases(project: Project, specs: Sequence[Spec], references: Collection[str], engine: Engine) -> list[ImageCase]:
     """Find the images to test, each once. A reference that is a tag of the matrix gets the row of that tag."""
-    refs = {ref_of(spec, project.tags[spec.id]): spec for spec in specs}
-    images = engine.images() if references else engine.tagged_images(refs)  # a digest or an origin is found in all
-    cases = [ImageCase(name=spec.id, ref=ref, spec=spec, image=images.get(ref)) for ref, spec in refs.items()]
+    refs = refs_of(specs, project.tags)
+    # A digest or an origin is found in all.
+    images = engine.images() if references else engine.tagged_images(refs.values())
+    cases = [ImageCase(name=spec.id, ref=refs[spec.id], spec=spec, image=images.get(refs[spec.id])) for spec in specs]
     rows = {
         f"{spec.repository}:{tag}": spec
         for spec in project.expansion.specs

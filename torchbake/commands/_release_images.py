@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchbake.build.kept_images import KeptImages
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import refs_of
 from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.reports import Reports
 from torchbake.commands._candidates import IN_ENGINE, IN_STORE, Advice
@@ -39,7 +39,7 @@ class ReleaseImages:
 
     def find(self, specs: Sequence[Spec], preparation: ImagePreparation) -> dict[str, EngineImage]:
         """The image of each spec that has one, by its reference. Of several in the store, one that is up to date."""
-        refs = {spec.id: ref_of(spec, self.project.tags[spec.id]) for spec in specs}
+        refs = refs_of(specs, self.project.tags)
         if self.engine:
             return self.engine.tagged_images(refs.values())
         by_id = {spec.id: spec for spec in specs}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import ref_of, refs_of
 from torchbake.checks.reports import file_name
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
@@ -66,7 +66,7 @@ class Arguments(opt.WithSelectors):
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     engine = connect()
-    images = engine.tagged_images(ref_of(spec, project.tags[spec.id]) for spec in selection.specs)
+    images = engine.tagged_images(refs_of(selection.specs, project.tags).values())
     folder = args.output or project.root / "reports"
     with interruptible():
         source = source_of(engine, Layout(folder=project.layout))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import refs_of
 from torchbake.checks.gpu import family_of, family_of_build, find_gpu
 from torchbake.checks.reports import ImageResult, absent
 from torchbake.checks.smoke_jobs import PAYLOADS, SmokeJob, SmokeOptions
@@ -140,11 +140,11 @@ def _cases(args: Arguments, engine: Engine) -> list[SmokeCase]:
     specs = pytorch_of(selection.specs)
     if not specs:
         raise UsageError("An init image has no torch to test.", hint=f"Check it: {Command('test')}")
-    refs = {ref_of(spec, project.tags[spec.id]): spec for spec in specs}
-    images = engine.tagged_images(refs)
+    refs = refs_of(specs, project.tags)
+    images = engine.tagged_images(refs.values())
     return [
-        SmokeCase(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family)
-        for ref, spec in refs.items()
+        SmokeCase(name=spec.id, ref=refs[spec.id], row=spec.id, image=images.get(refs[spec.id]), family=spec.family)
+        for spec in specs
     ]
 
 

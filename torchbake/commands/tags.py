@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from torchbake.build.plan import ref_of
+from torchbake.build.plan import ref_of, refs_of
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands import _options as opt
 from torchbake.commands._destinations import Destination, repositories_of
@@ -68,7 +68,8 @@ def run(args: Arguments) -> int:
 
 
 def _show_registries(args: Arguments, project: Project, registries: Sequence[tuple[Spec, Registry]]) -> None:
-    images = connect().tagged_images(ref_of(spec, project.tags[spec.id]) for spec, _ in registries)
+    refs = refs_of((spec for spec, _ in registries), project.tags)
+    images = connect().tagged_images(refs.values())
     with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
         lines = [line for spec, registry in registries for line in _lines(registry, project, spec, images)]
     if args.diff:

@@ -8,7 +8,7 @@ from typing import Literal
 from torchbake.advisories.finding import Severity
 from torchbake.advisories.match import Feeds
 from torchbake.build.images import BuildRequest, ImageBuild
-from torchbake.build.plan import build_error, ref_of
+from torchbake.build.plan import build_error, refs_of
 from torchbake.build.prepare import ImagePreparation
 from torchbake.build.result import BuildResult, as_json
 from torchbake.commands import _options as opt
@@ -169,7 +169,7 @@ def _build_of(project: Project, jobs: int) -> ImageBuild:
 def _unbuilt(build: ImageBuild, specs: Sequence[Spec]) -> list[str]:
     """Return the ids of images in the engine that are not of today's files, such as after a build that failed."""
     project = build.project
-    refs = {spec.id: ref_of(spec, project.tags[spec.id]) for spec in specs}
+    refs = refs_of(specs, project.tags)
     images = build.engine.tagged_images(refs.values()) if build.engine else {}
     preparation = ImagePreparation.to_ask(project, console.say)
     platforms = Platforms(project=project, preparation=preparation)

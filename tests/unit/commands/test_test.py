@@ -54,7 +54,8 @@ class FakeEngine:
         return dict.fromkeys(self._image.tags, self._image)
 
     def tagged_images(self, references: Iterable[str]) -> dict[str, EngineImage]:
-        return {tag: image for tag, image in self.images().items() if tag in {*references}}
+        images = self.images()
+        return {tag: images[tag] for tag in references if tag in images}
 
     def find(self, digests: Iterable[str]) -> str | None:
         return DIGEST if self._image.tags and set(digests) & {DIGEST, DIGEST[:19]} else None
